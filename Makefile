@@ -1,0 +1,62 @@
+# Everything here needs Go alone; tool versions are pinned in go.mod.
+GO ?= go
+BIN := bin/pushrelay
+FUZZTIME ?= 3s
+RUN_DIR ?= .run
+
+.PHONY: help demo test build run fmt lint race fuzz bench client check clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: build ## a relay, two sites and three daemons on this machine: jobs end to end
+	./$(BIN) demo
+
+test: ## all tests
+	$(GO) test ./...
+
+build: ## build bin/pushrelay
+	$(GO) build -o $(BIN) ./cmd/pushrelay
+
+run: build ## serve with demo keys from .run (made when missing)
+	@test -f $(RUN_DIR)/projection.json || ./$(BIN) init $(RUN_DIR)
+	./$(BIN) serve --projection $(RUN_DIR)/projection.json
+
+fmt: ## format the sources
+	$(GO) tool gofumpt -w cmd hub session store wire
+
+lint: ## formatting, vet, staticcheck and the house rules
+	@out=$$($(GO) tool gofumpt -l cmd hub session store wire); test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	@! grep -rnE 'time\.Sleep\(' --include='*_test.go' . || { echo "tests don't sleep"; exit 1; }
+	@big=$$(find . -name '*.go' -not -path './.git/*' | xargs wc -l | awk '$$2!="total" && $$1>600'); test -z "$$big" || { echo "over 600 lines:"; echo "$$big"; exit 1; }
+
+race: ## all tests with the race detector
+	$(GO) test -race ./...
+
+fuzz: ## every fuzz target for FUZZTIME (3s)
+	@for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "$$pkg $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg >.fuzz.log 2>&1 || { cat .fuzz.log; exit 1; }; \
+	  done; \
+	done; rm -f .fuzz.log
+
+bench: build ## the figures of docs/performance.md
+	./$(BIN) bench lifecycle
+	./$(BIN) bench latency
+	./$(BIN) bench idle
+	./$(BIN) bench storm
+
+client: build ## the client in another language, against a real relay (needs Node and npm)
+	$(GO) test -count=1 -tags foreign -run TestForeignClient ./cmd/pushrelay
+
+check: ## what a change must pass: test, race, lint, fuzz
+	$(MAKE) test
+	$(MAKE) race
+	$(MAKE) lint
+	$(MAKE) fuzz
+
+clean: ## remove what was built
+	rm -rf bin .run .fuzz.log
