@@ -7,7 +7,7 @@ type EventType uint8
 
 // Events, with the fields each carries beside Site and Job. Queue fields (Owner, Kind, Private, Dialect) are on all job events.
 const (
-	// EventQueued: a job waits for a claim, new or back. Why is empty for a new one.
+	// EventQueued: a job waits for a claim, new or back. Why is empty for a new one, else the end's.
 	EventQueued EventType = iota + 1
 	// EventOffered: a claim granted it. Lease, Runner, Number.
 	EventOffered

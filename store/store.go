@@ -32,26 +32,31 @@ type RoutingStore interface {
 type SiteStore interface {
 	// Enqueue publishes jobs, each on its own: answers stand in the stubs' order, refusals in Enqueued.Err
 	// (ErrTooLate for a passed deadline, ErrOverQuota for too many jobs, ErrBadID). A key that is known, finished
-	// and dropped ones included while their tombstone stands, answers its state and changes nothing (rule 4).
+	// and dropped ones included while their tombstone stands, answers its state and changes nothing (rule 4): that is
+	// judged first, then the id, the deadline (passed when now is not before it), the quota. A dropped one's state is
+	// Done. The quota counts what Stats.ByState counts: no tombstones, no dropped ones.
 	Enqueue(ctx context.Context, site string, dialect wire.Dialect, stubs []wire.Stub) ([]Enqueued, error)
 
 	// Sealing widens the payload window of the site's standing, unsealed grants to now + SealingWindow, once each.
-	// It answers the grants that it widened now or before; others are passed over.
+	// It answers the grants that it widened now or before; others, offered ones too, are passed over. A widened one isn't
+	// offered again before its window ends, unless the session that it was on offer to ends.
 	Sealing(ctx context.Context, site string, grants []wire.Grant) ([]wire.Grant, error)
 
 	// Seal stores the payload of the grant that stands: awaiting-payload (offered counts: naming it doesn't accept for
 	// the runner, so an offered one is refused not-found) becomes ready and the unsealed waits are forgotten.
 	// env.RecipientKeyID must be the key id of the device that claimed. An empty lease id (polled seals) matches the
-	// standing grant by recipient alone. A second seal for the grant that took the first answers the state.
+	// standing grant by recipient alone. A second seal for the grant that took the first answers the state, Done too.
+	// A cancelled grant takes its seal like any other; the payload is withheld.
 	// Refusals: ErrNotFound, ErrTooLate with the state (done, or the grant or the recipient is not the standing one's).
 	Seal(ctx context.Context, site string, grant wire.Grant, env wire.Envelope) (State, error)
 
-	// Decline gives standing unsealed grants back on the site's word; each counts as a wait in vain.
+	// Decline gives standing, accepted, unsealed grants back on the site's word; each counts as a wait in vain.
 	Decline(ctx context.Context, site string, grants []wire.Grant) ([]wire.Grant, error)
 
 	// Cancel asks to stop jobs; false for a job that the site doesn't have. Queued: dropped at once (notice
 	// "cancelled"). Granted: the flag is set, EventCancel tells the holder, an unsealed one leaves the seal list, a
-	// ready payload is withheld. Done: true, nothing changes.
+	// ready payload is withheld. Done, collected and dropped ones: true, nothing changes. Given back, a cancelled job is
+	// dropped as cancelled before any count could drop it; the deadline drops as deadline.
 	Cancel(ctx context.Context, site string, jobs []string) ([]bool, error)
 
 	// Offer takes what awaits the site, isn't on offer to a session just now, and keeps this session's open offers of
@@ -63,28 +68,32 @@ type SiteStore interface {
 
 	// Collect says that the site has seen to these results and notices, also when it rejected them. Ciphertext goes, a
 	// tombstone stays (State, grant, runner, disposition) until the deadline, at least TombstoneMin and at most
-	// TombstoneMax from now. Repeatable; unknown grants are passed over.
+	// TombstoneMax from now. Repeatable, without moving that end; unknown grants are passed over. What is never
+	// collected goes whole when its retention ends: then the key is free again.
 	Collect(ctx context.Context, site string, grants []wire.Grant) error
 }
 
 // RunnerStore is what a daemon's requests need. The runner id always comes from authentication.
 type RunnerStore interface {
-	// Claim grants queued jobs (see Claim). ErrSuperseded when Number is not the runner's newest session.
+	// Claim grants queued jobs (see Claim). ErrSuperseded when Number is not the runner's newest session, or when that
+	// one ended. A job given back keeps its place by enqueueing. Of a route's UnsealedPerRoute, offered grants count,
+	// cancelled ones don't. A result of the runner from a queue ends its refusal streak and the doubling there. Sites
+	// never served, and owners alike, come before those served. Accepted at once: EventOffered and EventAwaiting.
 	Claim(ctx context.Context, c Claim) ([]Claimed, error)
 
 	// Accept accepts offered grants and stamps their payload window, now + PayloadWindow; already accepted ones are
-	// left as they are. It answers those that don't stand for this runner. Any later call that names a standing grant
+	// left as they are. It answers those that don't stand for this runner; a done grant of its own is neither. Any later call that names a standing grant
 	// (TakePayload, Complete, Renew, Resume, Release) accepts it too.
 	Accept(ctx context.Context, runner string, grants []wire.Grant) (lost []wire.Grant, err error)
 
 	// TakePayload answers the sealed payload; ready becomes running. Repeatable: the ninth take gives the grant back as
 	// a lapse and answers ErrStaleLease. Refusals: the look-up's (see Refusal), ErrTerminal for a done job (judged
-	// before unsealed), ErrNotReady when unsealed, ErrTooLate when cancelled.
+	// before unsealed), ErrTooLate when cancelled (before unsealed, so that nobody waits), ErrNotReady when unsealed.
 	TakePayload(ctx context.Context, runner string, grant wire.Grant) (wire.Envelope, error)
 
 	// Complete records the result; the first one stands for ever (rule 11). From awaiting-payload, ready and running it
 	// records; for a done job it answers Duplicate to the grant that finished it and ErrStaleLease to another grant of
-	// that runner. A cancelled running job completes with whichever result comes first.
+	// that runner. A cancelled running job completes with whichever result comes first. The payload goes.
 	Complete(ctx context.Context, runner string, grant wire.Grant, env wire.Envelope, disposition string) (Completion, error)
 
 	// Release gives back exactly these unfinished grants of the runner; others are passed over. It answers what it gave
@@ -115,7 +124,7 @@ type RunnerStore interface {
 // Presence says on all replicas who is connected. It is not kept over a restart.
 type Presence interface {
 	// Attach numbers a party's session, or renews it: the same session keeps its number. A new session gets a number
-	// above all that the party had. It ends by itself after the given time.
+	// above all that the party had; one that ended is new. It ends by itself after the given time.
 	Attach(ctx context.Context, p Party, session string, span time.Duration) (number uint64, err error)
 
 	// Detach ends a session and its open offers. An unknown session changes nothing.
@@ -137,7 +146,8 @@ type Reader interface {
 	// Job answers one job of the site: ErrNotFound when there is none (a tombstone is a done job).
 	Job(ctx context.Context, site, job string) (Job, error)
 	// Jobs, Awaiting and Finished answer pages of a site's jobs in the order of their enqueueing: all, those that wait
-	// for a seal (accepted, not cancelled), those done and uncollected. max is 1 to 1,000.
+	// for a seal (accepted, not cancelled), those done and uncollected. max is 1 to 1,000. "All" is what Stats.ByState
+	// counts: no tombstones, no dropped ones.
 	Jobs(ctx context.Context, site string, after Cursor, max int) (Page, error)
 	Awaiting(ctx context.Context, site string, after Cursor, max int) (Page, error)
 	Finished(ctx context.Context, site string, after Cursor, max int) (Page, error)
@@ -151,7 +161,7 @@ type Reader interface {
 type Keeper interface {
 	// Sweep fires at most 256 due times, earliest first: offers, windows, leases, deadlines, retention, presence.
 	// Safe from all replicas at once: each due time fires once. When no sweep ran for over 5 s, leases first get the
-	// gap, at least one lease, as grace.
+	// gap, at least one lease, as grace; a Claim that fires gives it too.
 	Sweep(ctx context.Context) (Swept, error)
 	// Watch delivers events from now on. Watch first, then read.
 	Watch(in Interest) Watcher
