@@ -1,0 +1,77 @@
+package wire
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// ParseEnvelope reads a sealed message's outside strictly, at most MaxEnvelopeBytes of JSON. Nothing large is copied:
+// Raw aliases raw, which must not change afterwards.
+func ParseEnvelope(raw []byte) (Envelope, error) {
+	var e Envelope
+	return e, envelope(&e)("envelope", raw)
+}
+
+func envelope(dst *Envelope) reader {
+	return func(what string, v jsontext.Value) error {
+		raw := bytes.Trim(v, " \t\r\n")
+		if len(raw) > MaxEnvelopeBytes {
+			return BadRequest("%s has over %d bytes", what, MaxEnvelopeBytes)
+		}
+		var e Envelope
+		var direction string
+		err := readObject(what, raw, true, need("ciphertext", opaque),
+			need("recipientKeyId", identifier(&e.RecipientKeyID)), need("senderKeyId", identifier(&e.SenderKeyID)),
+			need("direction", word(&direction, string(DirectionPayload), string(DirectionResult))),
+			need("deadlineAt", integer(&e.DeadlineAt, 1)))
+		if err != nil {
+			return err
+		}
+		e.Direction = Direction(direction)
+		e.Raw = raw[:len(raw):len(raw)]
+		*dst = e
+		return nil
+	}
+}
+
+// opaque accepts any non-empty string where it stands: the relay has no use for a ciphertext's bytes.
+func opaque(what string, v jsontext.Value) error {
+	if v.Kind() != '"' || len(v) == len(`""`) {
+		return BadRequest("%s must be a non-empty string", what)
+	}
+	return nil
+}
+
+// Ciphertext finds the ciphertext's text in Raw, aliasing it where the text has no escapes; for the ends only.
+func (e Envelope) Ciphertext() ([]byte, error) {
+	var found []byte
+	err := eachMember("envelope", e.Raw, func(name string, v jsontext.Value) error {
+		if name != "ciphertext" || v.Kind() != '"' {
+			return nil
+		}
+		found = v[1 : len(v)-1]
+		if bytes.IndexByte(found, '\\') < 0 {
+			return nil
+		}
+		unquoted, err := jsontext.AppendUnquote(nil, []byte(v))
+		found = unquoted
+		return err
+	})
+	return found, err
+}
+
+// AppendEnvelope appends the text of an envelope around a base64url ciphertext; e.Raw is ignored.
+func AppendEnvelope(dst []byte, e Envelope, ciphertext string) []byte {
+	dst = append(dst, `{"ciphertext":`...)
+	dst = AppendString(dst, ciphertext)
+	dst = append(dst, `,"recipientKeyId":`...)
+	dst = AppendString(dst, e.RecipientKeyID)
+	dst = append(dst, `,"senderKeyId":`...)
+	dst = AppendString(dst, e.SenderKeyID)
+	dst = append(dst, `,"direction":`...)
+	dst = AppendString(dst, string(e.Direction))
+	dst = append(dst, `,"deadlineAt":`...)
+	return append(strconv.AppendInt(dst, e.DeadlineAt, 10), '}')
+}
