@@ -1,0 +1,75 @@
+// Package device is `pushrelay daemon`: a device that runs jobs with a command or with an OpenAI-compatible server.
+package device
+
+import (
+	"net/url"
+	"time"
+
+	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/wire"
+)
+
+// Command is `pushrelay daemon`.
+type Command struct {
+	app.Config
+	app.LogSettings
+
+	Relay   string `help:"URL of the relay." required:"" placeholder:"URL" group:"Device"`
+	Key     string `help:"The device's key file, from keygen." required:"" type:"path" placeholder:"FILE" group:"Device"`
+	Runner  string `help:"The runner id that the control plane assigned to this device." required:"" placeholder:"ID" group:"Device"`
+	State   string `help:"Folder for finished results until the relay has them; one daemon each." required:"" type:"path" placeholder:"DIR" group:"Device"`
+	CA      string `help:"PEM file with certificates to trust besides the system's." name:"ca" type:"path" placeholder:"FILE" group:"Device"`
+	Dialect string `help:"protocolVersion to speak." enum:"0,2" default:"2" group:"Device"`
+
+	Slots      int           `help:"Jobs at once, 1 to 64." default:"1" group:"Work"`
+	Kind       []string      `help:"Kind of jobs to take; repeat it for several." default:"llm.generate,llm.chat" group:"Work"`
+	OfferScope string        `help:"Whose jobs to take: private (the owner's) or team; with dialect 0 self, named or public. Default: the widest." placeholder:"SCOPE" group:"Work"`
+	Exec       string        `help:"Command that runs each job: the prompt on its standard input, the result from its standard output." xor:"backend" placeholder:"CMD" group:"Work"`
+	OpenAI     string        `help:"Base URL of an OpenAI-compatible server that runs each job." name:"openai" xor:"backend" placeholder:"URL" group:"Work"`
+	OpenAIKey  string        `help:"File with the server's API key." name:"openai-key-file" type:"path" placeholder:"FILE" group:"Work"`
+	Model      string        `help:"Model that the server is asked for, or the name shown for --exec." placeholder:"M" group:"Work"`
+	StopWithin time.Duration `help:"How long running jobs may go on after the first SIGTERM or SIGINT; then they are given back." default:"30s" group:"Work"`
+}
+
+// Help shows examples.
+func (Command) Help() string {
+	return `Examples:
+
+  pushrelay daemon --relay https://relay.example.org --key device.key --runner runner-1 --state state --exec 'tr a-z A-Z'
+  pushrelay daemon --relay https://relay.example.org --key device.key --runner runner-1 --state state --openai http://127.0.0.1:11434/v1 --model llama3 --slots 2
+  pushrelay daemon --config daemon.json --check-config
+
+The command of --exec is run by a shell, once for each job. What a site cancels, or what is lost, is stopped.
+
+SIGTERM and SIGINT stop gracefully: what hasn't begun is given back, what runs may finish within --stop-within. A second signal stops at once. Exit code 3: the relay refused this device; see the message.`
+}
+
+// Validated refuses settings that can't work, each with what to do.
+func (c *Command) Validated() error {
+	if u, err := url.Parse(c.Relay); err != nil || u.Host == "" {
+		return app.Usagef("--relay %q isn't a URL; write for instance https://relay.example.org", c.Relay)
+	}
+	switch {
+	case c.Exec == "" && c.OpenAI == "":
+		return app.Usagef("nothing would run the jobs: set --exec CMD or --openai URL")
+	case c.OpenAI != "" && c.Model == "":
+		return app.Usagef("--openai needs --model: name a model of that server")
+	case c.OpenAI == "" && c.OpenAIKey != "":
+		return app.Usagef("--openai-key-file is of use with --openai only; remove it")
+	case c.Slots < 1 || c.Slots > wire.MaxSlots:
+		return app.Usagef("--slots is %d; set it from 1 to %d", c.Slots, wire.MaxSlots)
+	case c.StopWithin < 0 || c.StopWithin > 24*time.Hour:
+		return app.Usagef("--stop-within is %v; set it from 0s to 24h", c.StopWithin)
+	case len(c.Kind) == 0:
+		return app.Usagef("no --kind is left; name at least one, for instance llm.generate")
+	}
+	return nil
+}
+
+// Run runs jobs until a signal or the relay ends it.
+func (c *Command) Run(s app.Streams) error {
+	if err := c.Validated(); err != nil {
+		return err
+	}
+	return app.Exitf(app.ExitFailed, "the daemon isn't part of this build")
+}

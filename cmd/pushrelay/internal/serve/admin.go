@@ -1,0 +1,131 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	adminOff           = "off"
+	maxProjectionBytes = 8 << 20
+	readyTimeout       = 2 * time.Second
+)
+
+// admin is the operator's listener. It has no login: what protects it is that only this machine can reach it, that
+// browsers can't be tricked into it (Host and Origin), and that nothing here shows keys or ciphertext.
+type admin struct {
+	ready    func(context.Context) []string // why the relay isn't ready; empty when it is
+	put      func(raw []byte) (Change, error)
+	registry *prometheus.Registry
+	hosts    []string // names besides localhost, for reads only
+	remote   bool     // reads may come by any address
+}
+
+// handler answers the routes behind the checks that all of them share.
+func (a *admin) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]any{"status": "ok"})
+	})
+	mux.HandleFunc("GET /readyz", a.serveReady)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{Registry: a.registry}))
+	mux.HandleFunc("PUT /projection", a.servePut)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if message := a.refuse(r); message != "" {
+			refuse(w, http.StatusForbidden, "forbidden", message)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// refuse answers why a request isn't an operator's, or "". A page in a browser can send requests here under a name of its
+// own that resolves to this machine: the Host then is that name, and anything that writes has an Origin.
+func (a *admin) refuse(r *http.Request) string {
+	if len(r.Header.Values("Origin")) > 0 {
+		return "requests of web pages are refused: send no Origin"
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if loopbackHost(host) {
+		return ""
+	}
+	if read := r.Method == http.MethodGet || r.Method == http.MethodHead; read && a.readable(host) {
+		return ""
+	}
+	return "this Host isn't allowed: use localhost or 127.0.0.1, or for reads a name given with --admin-host"
+}
+
+func (a *admin) readable(host string) bool {
+	if oneOf(host, a.hosts...) {
+		return true
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return a.remote && err == nil // an address can't be rebound
+}
+
+func (a *admin) serveReady(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	if why := a.ready(ctx); len(why) > 0 {
+		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "unready", "why": why})
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"status": "ready"})
+}
+
+func (a *admin) servePut(w http.ResponseWriter, r *http.Request) {
+	if remote, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !remote.Addr().Unmap().IsLoopback() {
+		refuse(w, http.StatusForbidden, "forbidden", "a projection is taken from this machine only: call the loopback address")
+		return
+	}
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8") {
+		refuse(w, http.StatusUnsupportedMediaType, "bad-request", "send the projection with Content-Type: application/json")
+		return
+	}
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxProjectionBytes))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		refuse(w, http.StatusRequestEntityTooLarge, "bad-request", "a projection has at most 8 MiB")
+		return
+	case err != nil:
+		refuse(w, http.StatusBadRequest, "bad-request", "the projection didn't arrive whole; send it again")
+		return
+	}
+	change, err := a.put(raw)
+	switch {
+	case errors.Is(err, errOldVersion):
+		refuse(w, http.StatusConflict, "conflict", err.Error())
+	case err != nil:
+		refuse(w, http.StatusBadRequest, "bad-request", err.Error())
+	default:
+		writeJSON(w, http.StatusOK, change)
+	}
+}
+
+func refuse(w http.ResponseWriter, status int, code, message string) {
+	writeJSON(w, status, map[string]any{"error": code, "message": message})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the caller went away: nobody is left to tell
+}

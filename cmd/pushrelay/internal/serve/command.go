@@ -1,0 +1,67 @@
+// Package serve is the relay's process: settings, start and stop order, the operator's listener, metrics. It is the only
+// place that picks a store.
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"pushrelay/cmd/pushrelay/internal/app"
+)
+
+// Command is `pushrelay serve`.
+type Command struct {
+	app.Config
+	app.LogSettings
+	Settings
+}
+
+// Help shows examples.
+func (Command) Help() string {
+	return `Examples:
+
+  pushrelay serve --projection projection.json --public-url http://127.0.0.1:8080
+  pushrelay serve --projection /etc/pushrelay/projection.json --listen 127.0.0.1:8080 --public-url https://relay.example.org
+  PUSHRELAY_LEASE=2m pushrelay serve --config /etc/pushrelay/serve.json
+  pushrelay serve --config serve.json --check-config
+
+The projection is read again when its file changes and at SIGHUP; one that can't be used is reported and the old one stays. PUT /projection on the admin listener replaces it too, until the file changes or the relay starts again: the last one that arrived is in force, and with a "version" only a higher one replaces what is in force.
+
+SIGTERM and SIGINT drain: unready at once, sessions are told to move, heartbeats and results go on, and the process exits 0 before --drain-limit. A second signal ends it at once with 130.
+
+Behind a proxy, --public-url is the URL that clients dial.`
+}
+
+// Run serves until a signal ends it.
+func (c *Command) Run(s app.Streams) error {
+	if err := c.Validated(); err != nil {
+		return err
+	}
+	if c.CheckConfig {
+		return c.check(s)
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	relay, err := Start(context.Background(), c.Settings, c.Logger(s.Err))
+	if err != nil {
+		return err
+	}
+	if err := relay.announce(s.Out); err != nil {
+		return err
+	}
+	return relay.waitFor(signals)
+}
+
+// check reads what the settings name and prints the settings.
+func (c *Command) check(s app.Streams) error {
+	if _, err := readProjection(c.Projection); err != nil {
+		return app.Usagef("%w", err)
+	}
+	enc := json.NewEncoder(s.Out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(c.view())
+}

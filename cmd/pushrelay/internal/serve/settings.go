@@ -1,0 +1,148 @@
+package serve
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/store"
+)
+
+// Settings are all numbers and addresses of a relay. The defaults are the design's.
+type Settings struct {
+	Projection string `help:"JSON file with the control plane's decisions: sites, devices, consents." type:"path" required:"" placeholder:"FILE" group:"Relay"`
+	Listen     string `help:"Address for sessions; port 0 picks one." default:"127.0.0.1:8080" group:"Relay"`
+	// PublicURL is what clients sign as the relay they dialled.
+	PublicURL []string `help:"URL under which clients dial this relay; repeat it for several. Default: the listen address." name:"public-url" placeholder:"URL" group:"Relay"`
+	Origin    []string `help:"Origin that browsers may connect from; repeat it for several. Others that send one are refused." placeholder:"ORIGIN" group:"Relay"`
+	Store     string   `help:"Where jobs in flight are kept. memory: gone when the process ends." enum:"memory" default:"memory" group:"Relay"`
+
+	AdminListen string   `help:"Address for health, metrics and PUT /projection, or off." default:"127.0.0.1:9090" group:"Operation"`
+	AdminRemote bool     `help:"Allow an --admin-listen that isn't loopback. Health and metrics only: PUT stays loopback's." group:"Operation"`
+	AdminHost   []string `help:"Host name by which health and metrics may be asked for besides addresses and localhost." placeholder:"NAME" group:"Operation"`
+
+	Lease           time.Duration `help:"How long a device has a job without a heartbeat." default:"60s" group:"Limits"`
+	PayloadWindow   time.Duration `help:"How long a site has to seal after a device accepted." default:"10s" group:"Limits"`
+	MaxDeadline     time.Duration `help:"A job's deadline counts as at most this far ahead." default:"168h" group:"Limits"`
+	ResultRetention time.Duration `help:"How long results wait for their site." default:"24h" group:"Limits"`
+	JobsPerSite     int           `help:"Jobs that one site may have in flight." default:"100000" group:"Limits"`
+	BytesPerSite    app.Bytes     `help:"Bytes of one site's sealed envelopes; over it nothing more of it is handed out." default:"256MiB" group:"Limits"`
+	Unsealed        int           `help:"Jobs of one site and owner that may wait for their seal at once." default:"4" group:"Limits"`
+	Budget          app.Bytes     `help:"Bytes of large frames being received, in all." default:"256MiB" group:"Limits"`
+
+	DrainWindow time.Duration `help:"A drain spreads its closes over this time." default:"10s" group:"Operation"`
+	DrainLimit  time.Duration `help:"A drain ends after this time, whatever still runs." default:"30s" group:"Operation"`
+}
+
+// rule is one range, with what to do about a value outside.
+type rule struct {
+	flag  string
+	ok    bool
+	value any
+	want  string
+}
+
+// Validated refuses settings that can't work, each with what to do.
+func (s *Settings) Validated() error {
+	within := func(d, least, most time.Duration) bool { return d >= least && d <= most }
+	rules := []rule{
+		{"lease", within(s.Lease, time.Second, time.Hour), s.Lease, "from 1s to 1h; a dead device's work moves on after it"},
+		{"payload-window", within(s.PayloadWindow, 100*time.Millisecond, 10*time.Minute), s.PayloadWindow, "from 100ms to 10m"},
+		{"max-deadline", within(s.MaxDeadline, time.Minute, 90*24*time.Hour), s.MaxDeadline, "from 1m to 2160h"},
+		{"result-retention", within(s.ResultRetention, 5*time.Minute, 30*24*time.Hour), s.ResultRetention, "from 5m to 720h"},
+		{"jobs-per-site", s.JobsPerSite >= 1 && s.JobsPerSite <= 10_000_000, s.JobsPerSite, "from 1 to 10000000"},
+		{"bytes-per-site", s.BytesPerSite >= 8*app.MiB && s.BytesPerSite <= 1024*app.GiB, s.BytesPerSite, "from 8MiB (one envelope must fit) to 1024GiB"},
+		{"unsealed", s.Unsealed >= 1 && s.Unsealed <= 1024, s.Unsealed, "from 1 to 1024"},
+		{"budget", s.Budget >= 8*app.MiB && s.Budget <= 64*app.GiB, s.Budget, "from 8MiB (one frame must fit) to 64GiB"},
+		{"drain-window", within(s.DrainWindow, 0, 10*time.Minute), s.DrainWindow, "from 0s to 10m"},
+		{"drain-limit", within(s.DrainLimit, s.DrainWindow+time.Second, time.Hour), s.DrainLimit, "at least --drain-window plus 1s, at most 1h"},
+	}
+	for _, r := range rules {
+		if !r.ok {
+			return app.Usagef("--%s is %v; set it %s", r.flag, r.value, r.want)
+		}
+	}
+	return errors.Join(s.addresses(), s.urls())
+}
+
+func (s *Settings) addresses() error {
+	if err := checkAddress("listen", s.Listen); err != nil {
+		return err
+	}
+	if s.AdminListen == adminOff {
+		return nil
+	}
+	if err := checkAddress("admin-listen", s.AdminListen); err != nil {
+		return err
+	}
+	host, _, err := net.SplitHostPort(s.AdminListen)
+	if err == nil && !loopbackHost(host) && !s.AdminRemote {
+		return app.Usagef("--admin-listen %s is open to other machines and has no login; use 127.0.0.1, or say --admin-remote when only your own network can reach it", s.AdminListen)
+	}
+	return nil
+}
+
+func checkAddress(flag, address string) error {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return app.Usagef("--%s %q isn't HOST:PORT; write for instance 127.0.0.1:8080", flag, address)
+	}
+	return nil
+}
+
+func (s *Settings) urls() error {
+	for _, raw := range s.PublicURL {
+		u, err := url.Parse(raw)
+		if err != nil || u.Host == "" || u.User != nil || !oneOf(u.Scheme, "http", "https", "ws", "wss") {
+			return app.Usagef("--public-url %q isn't a URL that clients can dial; write for instance https://relay.example.org", raw)
+		}
+	}
+	for _, raw := range s.Origin {
+		u, err := url.Parse(raw)
+		if err != nil || u.Host == "" || !oneOf(u.Scheme, "http", "https") || strings.TrimSuffix(u.Path, "/") != "" {
+			return app.Usagef("--origin %q isn't an origin; write for instance https://app.example.org", raw)
+		}
+	}
+	return nil
+}
+
+func oneOf(s string, words ...string) bool {
+	for _, w := range words {
+		if strings.EqualFold(s, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// loopbackHost reports whether a host, without its port, can only be this machine.
+func loopbackHost(host string) bool {
+	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// storeSettings are the settings that the store judges by.
+func (s *Settings) storeSettings() store.Settings {
+	return store.Settings{
+		PayloadWindow: s.PayloadWindow, MaxDeadline: s.MaxDeadline, ResultRetention: s.ResultRetention,
+		JobsPerSite: s.JobsPerSite, BytesPerSite: int64(s.BytesPerSite), UnsealedPerRoute: s.Unsealed,
+	}
+}
+
+// view is what --check-config prints: the keys of a configuration file with the values in force.
+func (s *Settings) view() map[string]any {
+	return map[string]any{
+		"projection": s.Projection, "listen": s.Listen, "public-url": s.PublicURL, "origin": s.Origin, "store": s.Store,
+		"admin-listen": s.AdminListen, "admin-remote": s.AdminRemote, "admin-host": s.AdminHost,
+		"lease": s.Lease.String(), "payload-window": s.PayloadWindow.String(), "max-deadline": s.MaxDeadline.String(),
+		"result-retention": s.ResultRetention.String(), "jobs-per-site": s.JobsPerSite, "bytes-per-site": s.BytesPerSite,
+		"unsealed": s.Unsealed, "budget": s.Budget, "drain-window": s.DrainWindow.String(), "drain-limit": s.DrainLimit.String(),
+	}
+}
