@@ -1,0 +1,135 @@
+package memory
+
+import "pushrelay/store"
+
+// pick is a queue that a claim reads, and how far it came.
+type pick struct {
+	q     *queue
+	after uint64
+}
+
+// Claim is RunnerStore's. Turns: the site served longest ago, of it the owner served longest ago, of that the oldest
+// job. A route that used up what a claim may skip counts as served, or the routes behind it would never be reached.
+func (m *Machine) Claim(c *store.Claim) ([]store.Claimed, error) {
+	m.fire(store.MaxFired)
+	if c.Number != 0 && !m.newest(c.Runner, c.Number) {
+		return nil, store.ErrSuperseded
+	}
+	room := min(c.Max, c.Slots-m.unfinished(c.Runner))
+	if room <= 0 {
+		return nil, nil
+	}
+	sites := m.candidates(c)
+	var out []store.Claimed
+	skipped := 0
+	for len(sites) > 0 && len(out) < room && skipped <= store.MaxSkipped {
+		s := sites[0]
+		r := s.turns[0]
+		j := m.pickOf(r, c, &skipped)
+		if j != nil {
+			m.offerTo(j, c)
+			out = append(out, store.Claimed{Site: s.id, Stub: j.Stub, Lease: j.Lease, ExpiresAt: moment(j.Lapse)})
+		}
+		if j != nil || skipped > store.MaxSkipped {
+			r.served = m.nextStamp()
+			s.served = r.served
+		}
+		if j == nil || r.unsealed >= m.set.UnsealedPerRoute {
+			s.turns = behead(s.turns)
+		} else {
+			sink(s.turns, 0)
+		}
+		if len(s.turns) == 0 {
+			sites = behead(sites)
+		} else {
+			sink(sites, 0)
+		}
+	}
+	clear(m.turns)
+	return out, nil
+}
+
+func (m *Machine) unfinished(id string) int {
+	if r := m.runners[id]; r != nil {
+		return r.held.n
+	}
+	return 0
+}
+
+// candidates answers the sites with a route that the claim may have a job of, as a heap of turns with one in each.
+func (m *Machine) candidates(c *store.Claim) []*site {
+	m.claim++
+	m.turns = m.turns[:0]
+	who := m.runners[c.Runner]
+	for i, rt := range c.Routes {
+		s := m.sites[rt.Site]
+		if s == nil || len(s.waiting) == 0 || s.bytes > m.set.BytesPerSite {
+			continue
+		}
+		r := s.routes[rt.Owner]
+		if r == nil || r.waiting == 0 || r.unsealed >= m.set.UnsealedPerRoute || r.mark == m.claim {
+			continue
+		}
+		r.mark, r.order = m.claim, i
+		if m.picks(r, c, who); len(r.picks) == 0 {
+			continue
+		}
+		if s.mark != m.claim {
+			s.mark, s.order = m.claim, i
+			clear(s.turns)
+			s.turns = s.turns[:0]
+			m.turns = append(m.turns, s)
+		}
+		s.turns = append(s.turns, r)
+	}
+	for _, s := range m.turns {
+		heapify(s.turns)
+	}
+	heapify(m.turns)
+	return m.turns
+}
+
+// picks notes the queues of a route that the claim may read.
+func (m *Machine) picks(r *route, c *store.Claim, who *runner) {
+	clear(r.picks)
+	r.picks = r.picks[:0]
+	add := func(q *queue) {
+		if q != nil && q.jobs.n > 0 && q.mark != m.claim && !who.waits(q.Queue, m.now) {
+			q.mark = m.claim
+			r.picks = append(r.picks, pick{q: q})
+		}
+	}
+	for _, kind := range c.Kinds {
+		add(r.queues[lane{kind, false, string(c.Dialect)}])
+		if c.Owner == r.Owner {
+			add(r.queues[lane{kind, true, string(c.Dialect)}])
+		}
+	}
+}
+
+// pickOf answers the oldest job of the route that the claim may have; nil when there is none or too many were skipped.
+func (m *Machine) pickOf(r *route, c *store.Claim, skipped *int) *job {
+	for *skipped <= store.MaxSkipped {
+		var j *job
+		var from *pick
+		for i := range r.picks {
+			p := &r.picks[i]
+			if o, _ := p.q.jobs.after(p.after); o != nil && (j == nil || o.Seq < j.Seq) {
+				j, from = o, p
+			}
+		}
+		if j == nil {
+			return nil
+		}
+		from.after = j.Seq
+		switch {
+		case j.Deadline <= m.now:
+			m.drop(j, store.WhyDeadline)
+		case j.shunned(c.Runner, m.now):
+		default:
+			return j
+		}
+		*skipped++
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package memory
+
+import (
+	"time"
+
+	"pushrelay/store"
+)
+
+// Sweep is Keeper's. Offers to a site's sessions end by themselves at the next Offer and aren't fired here.
+func (m *Machine) Sweep() store.Swept {
+	out := store.Swept{Fired: m.fire(store.MaxFired), Next: -1}
+	m.swept = m.now
+	if d := m.dues.top(); d != nil {
+		out.Next = time.Duration(max(0, d.at-m.now))
+	}
+	return out
+}
+
+// fire lets at most max due times act, earliest first.
+func (m *Machine) fire(most int) (fired int) {
+	m.grace()
+	for fired < most {
+		d := m.dues.top()
+		if d == nil || d.at > m.now {
+			break
+		}
+		fired++
+		if d.s != nil {
+			m.endSession(d.s)
+		} else {
+			m.act(d.j)
+		}
+	}
+	return fired
+}
+
+// grace gives every lease the time that no sweeper was there, at least one lease: holders couldn't be heard.
+// A claim that comes first does the same, or it would fire what the sweep was to spare.
+func (m *Machine) grace() {
+	gap := m.now - m.swept
+	if gap <= int64(store.SweeperAway) {
+		return
+	}
+	m.swept = m.now
+	for _, r := range m.runners {
+		for j := r.held.head; j != nil; j = j.links[heldChain].next {
+			j.Lapse += max(gap, j.LeaseFor)
+			m.dues.set(&j.due, j.next())
+		}
+	}
+}
+
+// act does what is due for a job.
+func (m *Machine) act(j *job) {
+	switch {
+	case j.finished():
+		m.forget(j)
+	case j.Deadline <= j.due.at:
+		m.drop(j, store.WhyDeadline)
+	case j.Offered:
+		m.end(j, store.WhyUnaccepted)
+	case j.State == store.AwaitingPayload:
+		m.wait(j, store.WhyWindow)
+	default:
+		m.lapse(j, store.WhyLapsed)
+	}
+}

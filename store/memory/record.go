@@ -1,0 +1,175 @@
+package memory
+
+import (
+	"math"
+	"time"
+
+	"pushrelay/store"
+	"pushrelay/wire"
+)
+
+// Record is all that the machine knows of one job. Every index follows from it. Times are epoch nanoseconds, 0 is none.
+type Record struct {
+	Key        store.Key
+	Seq        uint64 // rises with each new job; the order of every list
+	Stub       wire.Stub
+	Dialect    wire.Dialect
+	State      store.State
+	Cancelled  bool
+	Collected  bool      // a tombstone: ids, grant and disposition only
+	Dropped    store.Why // not empty: gone, with a notice under Lease; its State is Done
+	EnqueuedAt int64
+	Since      int64
+	Deadline   int64
+	KeepUntil  int64 // of results, notices and tombstones
+	Waits      int
+	Lapses     int
+	Shun       map[string]int64 // runners that must not have it, and until when
+
+	Grant // of a job that is granted or done
+
+	Result      *wire.Envelope
+	Disposition string
+}
+
+// Grant is the right of one runner to the job. A job that goes back to the queue forgets it whole.
+type Grant struct {
+	Lease    string
+	Runner   string
+	Owner    string // the device's
+	Device   string
+	Number   uint64 // session that was offered it
+	Offered  bool   // not accepted yet
+	Sealed   bool   // took a payload once
+	Widened  bool   // its site said sealing
+	Takes    int
+	LeaseFor int64
+	Lapse    int64 // end of the lease
+	Window   int64 // end of the offer while Offered, then of the payload window; 0 once sealed
+	Payload  *wire.Envelope
+}
+
+// forever is the time of what never ends.
+const forever = math.MaxInt64
+
+// job is a record with its places in the indexes.
+type job struct {
+	Record
+	q     *queue
+	due   due
+	offer offer
+	links [2]link
+}
+
+// finished reports whether nothing of the job's life is left to happen.
+func (j *job) finished() bool { return j.State == store.Done }
+
+// next answers when the job's next due time is.
+func (j *job) next() int64 {
+	switch j.State {
+	case store.Queued:
+		return j.Deadline
+	case store.AwaitingPayload:
+		return min(j.Window, j.Deadline)
+	case store.Ready, store.Running:
+		return min(j.Lapse, j.Deadline)
+	}
+	return j.KeepUntil
+}
+
+// shunned reports whether the runner may not have the job now.
+func (j *job) shunned(runner string, now int64) bool {
+	return j.Shun != nil && j.Shun[runner] > now
+}
+
+// shun keeps the runner from the job until the given time. Entries that are over make room.
+func (j *job) shun(runner string, until, now int64) {
+	if j.Shun == nil {
+		j.Shun = make(map[string]int64, 1)
+	}
+	for r, t := range j.Shun {
+		if t <= now {
+			delete(j.Shun, r)
+		}
+	}
+	j.Shun[runner] = max(until, j.Shun[runner])
+}
+
+// grant answers the job's grant, or the notice's id.
+func (j *job) grant() wire.Grant { return wire.Grant{JobID: j.Key.Job, LeaseID: j.Lease} }
+
+// view answers what a read shows.
+func (j *job) view() store.Job {
+	v := store.Job{
+		Key: j.Key, Stub: j.Stub, Dialect: j.Dialect, State: j.State, Offered: j.Offered, Cancelled: j.Cancelled,
+		Runner: j.Runner, RunnerOwner: j.Owner, Device: j.Device,
+		EnqueuedAt: moment(j.EnqueuedAt), Since: moment(j.Since), Deadline: moment(j.Deadline),
+		LeaseEnds: moment(j.Lapse), Waits: j.Waits, Lapses: j.Lapses, Takes: j.Takes,
+		Payload: size(j.Payload), Result: size(j.Result), Disposition: j.Disposition, Collected: j.Collected,
+	}
+	if !j.Offered && !j.finished() {
+		v.WindowEnds = moment(j.Window)
+	}
+	if j.Dropped == "" {
+		v.Lease = j.Lease
+	}
+	return v
+}
+
+// size answers an envelope's bytes; 0 for none.
+func size(e *wire.Envelope) int64 {
+	if e == nil {
+		return 0
+	}
+	return int64(len(e.Raw))
+}
+
+// moment answers a time of nanoseconds, in UTC; the zero time for 0.
+func moment(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns).UTC()
+}
+
+// link is a job's place in a chain.
+type link struct{ prev, next *job }
+
+// Chains that a job may stand in.
+const (
+	heldChain = iota
+	openChain
+)
+
+// chain is a list of jobs in order of arrival. Additions and removals cost nothing.
+type chain struct {
+	head, tail *job
+	n          int
+}
+
+func (c *chain) push(j *job, which int) {
+	j.links[which] = link{prev: c.tail}
+	if c.tail == nil {
+		c.head = j
+	} else {
+		c.tail.links[which].next = j
+	}
+	c.tail = j
+	c.n++
+}
+
+func (c *chain) remove(j *job, which int) {
+	l := j.links[which]
+	if l.prev == nil {
+		c.head = l.next
+	} else {
+		l.prev.links[which].next = l.next
+	}
+	if l.next == nil {
+		c.tail = l.prev
+	} else {
+		l.next.links[which].prev = l.prev
+	}
+	j.links[which] = link{}
+	c.n--
+}
