@@ -10,6 +10,9 @@
 // on its medium before it returns and before anybody sees its event (rule 10). All methods may be called concurrently.
 // A method blocks for the medium only, never for another party. Refusals are *Refusal; ErrUnavailable says that the
 // medium is out for now and the call may be repeated.
+//
+// Envelopes are megabytes and are never copied: Raw belongs to the store once it was given, and nobody changes a Raw
+// that the store answered. A stub's Raw stays the caller's.
 package store
 
 import (
@@ -176,7 +179,8 @@ type Keeper interface {
 // Watcher is a bounded stream of events. An overflow or a reconnect shows as one EventResync: read again.
 type Watcher interface {
 	// Wait blocks until there is at least one event and answers all that wait, in order. After Close, or when the
-	// store closed, it answers ErrUnavailable; it also ends with ctx.
+	// store closed, it answers ErrUnavailable; it also ends with ctx. For one caller at a time, and the slice is good
+	// until the next Wait: it is filled again.
 	Wait(ctx context.Context) ([]Event, error)
 	Close()
 }

@@ -141,7 +141,7 @@ func (c *checker) totals(m *Machine, sites map[string]*expected, held int) {
 				c.is(ascending(&q.jobs), "order of %v", q.Queue)
 			}
 			for _, j := range m.jobs {
-				if j.q.route == r && j.State == store.AwaitingPayload {
+				if j.q.route == r && j.State == store.AwaitingPayload && !j.Cancelled {
 					unsealed++
 				}
 			}
@@ -336,7 +336,7 @@ func (w *world) grantOp() {
 }
 
 func TestIndexesAgreeAfterRandomCalls(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		start := time.Unix(1_900_000_000, 0)
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), m: NewMachine(store.Settings{JobsPerSite: 60, BytesPerSite: 400}, start), now: start}
 		for i := range 3000 {

@@ -75,7 +75,7 @@ type route struct {
 	site     *site
 	records  int
 	waiting  int
-	unsealed int
+	unsealed int // grants that wait for their seal, offered ones included, cancelled ones not
 	queues   map[lane]*queue
 
 	served uint64

@@ -47,7 +47,9 @@ func (m *Machine) leave(j *job) {
 			delete(r.site.waiting, j.q)
 		}
 	case store.AwaitingPayload:
-		r.unsealed--
+		if !j.Cancelled {
+			r.unsealed--
+		}
 		if j.sealable() {
 			r.site.awaiting.remove(j.Seq)
 			r.site.unshelve(m, j)
@@ -79,7 +81,9 @@ func (m *Machine) enter(j *job) {
 		}
 		j.q.jobs.insert(j.Seq, j)
 	case store.AwaitingPayload:
-		r.unsealed++
+		if !j.Cancelled {
+			r.unsealed++
+		}
 		if j.sealable() {
 			r.site.awaiting.insert(j.Seq, j)
 			r.site.shelve(m, j, store.OfferSeals)

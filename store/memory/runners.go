@@ -63,7 +63,6 @@ func (m *Machine) TakePayload(runner string, g wire.Grant) (wire.Envelope, error
 		m.lapse(j, store.WhyLapsed)
 		return wire.Envelope{}, store.ErrStaleLease
 	}
-	m.forgive(runner, j.q.Queue)
 	m.take(j)
 	return *j.Payload, nil
 }

@@ -20,13 +20,13 @@ func (m *Machine) Enqueue(site string, dialect wire.Dialect, stubs []wire.Stub) 
 
 func (m *Machine) enqueue(site string, dialect wire.Dialect, stub *wire.Stub) store.Enqueued {
 	e := store.Enqueued{JobID: stub.ID}
-	if !validID(stub.ID) || !validID(stub.Owner) || !validID(site) {
-		e.Err = store.ErrBadID
-		return e
-	}
 	k := store.Key{Site: site, Job: stub.ID}
 	if j := m.jobs[k]; j != nil {
 		e.State, e.Known = j.State, true
+		return e
+	}
+	if !validID(stub.ID) || !validID(stub.Owner) || !validID(site) {
+		e.Err = store.ErrBadID
 		return e
 	}
 	deadline := m.deadline(stub.DeadlineAt)

@@ -50,7 +50,7 @@ func (m *Machine) refuse(id string, q store.Queue) {
 	s.until = m.now + int64(wait)
 }
 
-// forgive ends a runner's streak in a queue: it took up what it claimed.
+// forgive ends a runner's streak in a queue, and the doubling: it finished a job of it.
 func (m *Machine) forgive(id string, q store.Queue) {
 	if r := m.runners[id]; r != nil && len(r.streaks) > 0 {
 		if at := r.streaks[q]; at != nil {
