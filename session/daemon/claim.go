@@ -1,0 +1,242 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"pushrelay/session"
+	"pushrelay/wire"
+)
+
+// claimed takes what it can of an offer and gives the rest back.
+func (d *Daemon) claimed(l *link, frame []byte) error {
+	f, err := wire.Decode[wire.Claimed](frame)
+	if err != nil {
+		return err
+	}
+	if len(f.Jobs) > wire.MaxList {
+		return errors.New("daemon: too many jobs are offered at once")
+	}
+	back := map[string][]wire.Grant{}
+	unread := 0
+	for _, raw := range f.Jobs {
+		stub, lease, err := wire.ParseClaimed(d.cfg.Dialect, raw)
+		if err != nil || lease.RunnerID != d.cfg.RunnerID {
+			unread++
+			if g, ok := looseGrant(raw); ok {
+				back[wire.ReleaseRefused] = append(back[wire.ReleaseRefused], g)
+			}
+			continue
+		}
+		stub.Raw = nil // not needed any more
+		g := wire.Grant{JobID: stub.ID, LeaseID: lease.ID}
+		if reason := d.offer(l, g, stub); reason != "" {
+			back[reason] = append(back[reason], g)
+		}
+	}
+	if unread > 0 {
+		d.log.Warn().Int("jobs", unread).Msg("offered jobs can't be read or are another runner's; they were refused")
+	}
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+	for reason, grants := range back {
+		d.releaseSoon(l, grants, reason)
+	}
+	return nil
+}
+
+// looseGrant finds the grant of a job whose stub this version can't read, so that it can be given back at once.
+func looseGrant(raw []byte) (wire.Grant, bool) {
+	f, err := wire.Decode[struct {
+		ID    string          `json:"id"`
+		Lease wire.ClaimLease `json:"lease"`
+	}](raw)
+	g := wire.Grant{JobID: f.ID, LeaseID: f.Lease.ID}
+	return g, err == nil && wire.CheckID(g.JobID) == nil && wire.CheckID(g.LeaseID) == nil
+}
+
+// offer takes one job in, or answers why it is given back; "" also for a copy, which needs no answer.
+func (d *Daemon) offer(l *link, g wire.Grant, stub wire.Stub) (reason string) {
+	if d.history.has(g) {
+		return ""
+	}
+	w := &work{grant: g, stub: stub}
+	d.mu.Lock()
+	reason = d.judge(l, w)
+	if reason == "" && d.ledger.byGrant[g] == nil {
+		if d.ledger.add(w) {
+			l.pending = append(l.pending, w)
+		} else {
+			reason = wire.ReleaseBackendDown // another grant of the job is still at work here
+		}
+	}
+	d.mu.Unlock()
+	if reason == "" {
+		d.event(EventOffered, g, stub.Kind, "")
+	}
+	return reason
+}
+
+// judge answers why a job can't be taken now, or "". mu is held.
+func (d *Daemon) judge(l *link, w *work) string {
+	switch {
+	case d.link != l || d.stopping:
+		return wire.ReleaseShutdown
+	case d.paused:
+		return wire.ReleasePause
+	case !d.sites.serves(w.stub.Site) || !d.runs(w.stub.Kind):
+		return wire.ReleaseRefused
+	case d.ledger.byGrant[w.grant] != nil:
+		return ""
+	case d.ledger.busy() >= d.cfg.Slots, d.ledger.bytes+grantBytes(w.grant) > d.budget:
+		return wire.ReleaseBackendDown // a hello couldn't name more grants, or there is no slot
+	}
+	return ""
+}
+
+func (d *Daemon) runs(kind string) bool {
+	_, ok := d.capability(kind)
+	return ok
+}
+
+func (d *Daemon) capability(kind string) (wire.Capability, bool) {
+	for _, c := range d.cfg.Capabilities {
+		if c.Kind == kind {
+			return c, true
+		}
+	}
+	return wire.Capability{}, false
+}
+
+// acceptor sends one accept for all that arrived together. It doesn't wait for answers: those may take longer than the
+// time that the next offer has.
+func (d *Daemon) acceptor(l *link) {
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-l.kick:
+		}
+		for {
+			batch := d.nextBatch(l)
+			if len(batch) == 0 {
+				break
+			}
+			d.work.Go(func() { d.accept(l, batch) })
+		}
+	}
+}
+
+func (d *Daemon) nextBatch(l *link) []wire.Grant {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := min(len(l.pending), wire.MaxList)
+	batch := make([]wire.Grant, 0, n)
+	for _, w := range l.pending[:n] {
+		if w.phase == offered && d.ledger.byGrant[w.grant] == w {
+			w.phase = awaiting // from here on the relay may know of it
+			batch = append(batch, w.grant)
+		}
+	}
+	l.pending = l.pending[n:]
+	if len(batch) == 0 && len(l.pending) == 0 {
+		l.pending = nil
+	}
+	return batch
+}
+
+// accept tells the relay which jobs are taken. Without an answer they are kept: the next hello names them, and the relay
+// says which of them are lost.
+func (d *Daemon) accept(l *link, grants []wire.Grant) {
+	ctx, cancel := context.WithTimeout(l.ctx, acceptWithin)
+	defer cancel()
+	reply, err := request[wire.AcceptReply](ctx, l, func(dst []byte, id string) []byte {
+		return wire.AppendGrants(dst, wire.TypeAccept, id, grants)
+	})
+	switch {
+	case err == nil:
+		for _, g := range grants {
+			d.event(EventAccepted, g, "", "")
+		}
+		d.lose(l, reply.Lost, wire.LostUnaccepted)
+	case ended(err), passing(err):
+		d.log.Warn().Err(err).Int("jobs", len(grants)).Msg("an accept wasn't answered; the relay says later what became of it")
+	default:
+		d.log.Warn().Err(err).Int("jobs", len(grants)).Msg("the relay refused an accept; its jobs are dropped")
+		d.lose(l, grants, wire.LostUnaccepted)
+	}
+}
+
+// releaseSoon gives grants back from a goroutine of its own; none is fine.
+func (d *Daemon) releaseSoon(l *link, grants []wire.Grant, reason string) {
+	if l == nil || len(grants) == 0 {
+		return
+	}
+	d.work.Go(func() { d.release(l.ctx, l, grants, reason) })
+}
+
+// release gives grants back. When it isn't answered they go back with the next hello, which doesn't name them.
+func (d *Daemon) release(ctx context.Context, l *link, grants []wire.Grant, reason string) {
+	for batch := range batches(grants) {
+		_, err := request[wire.ReleaseReply](ctx, l, func(dst []byte, id string) []byte {
+			return wire.AppendRelease(dst, id, batch, reason)
+		})
+		if err != nil && !ended(err) {
+			d.log.Warn().Err(err).Int("jobs", len(batch)).Msg("jobs couldn't be given back; they go back when their leases end")
+		}
+		for _, g := range batch {
+			d.event(EventReleased, g, "", reason)
+		}
+	}
+}
+
+func batches(grants []wire.Grant) func(yield func([]wire.Grant) bool) {
+	return func(yield func([]wire.Grant) bool) {
+		for len(grants) > 0 {
+			n := min(len(grants), wire.MaxList)
+			if !yield(grants[:n]) {
+				return
+			}
+			grants = grants[n:]
+		}
+	}
+}
+
+// request sends a small request and reads its answer; errors that may pass are tried again, three times in all.
+func request[T any](ctx context.Context, l *link, build func(dst []byte, id string) []byte) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestPatience)
+	defer cancel()
+	var zero T
+	for try := 1; ; try++ {
+		raw, err := l.conn.Request(ctx, build)
+		if err == nil {
+			return wire.Decode[T](raw)
+		}
+		if !passing(err) || try == maxTries || sleep(ctx, pause(try, err)) != nil {
+			return zero, err
+		}
+	}
+}
+
+// passing reports a refusal after which the same request may succeed.
+func passing(err error) bool {
+	var e *wire.Error
+	return errors.As(err, &e) && (e.Code == wire.CodeServerError || e.Code == wire.CodeRateLimited)
+}
+
+// ended reports that there is no answer because the session, or our patience, ended.
+func ended(err error) bool {
+	return errors.Is(err, session.ErrEnded) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// pause is how long to wait before the next try: what the relay asked for, else doubling from a quarter second to 30 s.
+func pause(try int, err error) time.Duration {
+	var e *wire.Error
+	if errors.As(err, &e) && e.RetryAfter > 0 {
+		return min(time.Duration(e.RetryAfter)*time.Second, 5*time.Minute)
+	}
+	return min(250*time.Millisecond<<min(try-1, 10), 30*time.Second)
+}

@@ -1,0 +1,173 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"pushrelay/wire"
+	"pushrelay/wire/seal"
+)
+
+// Why a payload isn't run.
+var (
+	errSender    = errors.New("daemon: the payload isn't from the stub's site")
+	errDeadline  = errors.New("daemon: the payload's deadline isn't the stub's")
+	errDirection = errors.New("daemon: the envelope isn't a payload")
+)
+
+// payload takes a pushed payload; a copy, or one for a grant that isn't held, is dropped.
+func (d *Daemon) payload(l *link, frame []byte) error {
+	f, err := wire.Decode[wire.Payload](frame)
+	if err != nil {
+		return err
+	}
+	d.begin(l, wire.Grant{JobID: f.JobID, LeaseID: f.LeaseID}, f.Envelope)
+	return nil
+}
+
+// begin starts a grant's work, once: whatever brings its payload later finds it past awaiting.
+func (d *Daemon) begin(l *link, g wire.Grant, envelope []byte) {
+	if d.history.has(g) {
+		return
+	}
+	d.mu.Lock()
+	w := d.ledger.byGrant[g]
+	if w == nil || w.phase != awaiting {
+		d.mu.Unlock()
+		return
+	}
+	w.phase = running
+	ctx, stop := context.WithCancelCause(d.jobs)
+	w.stop = stop
+	view := d.sites
+	d.mu.Unlock()
+	d.work.Go(func() {
+		defer stop(nil)
+		d.perform(ctx, l, w, view, envelope)
+	})
+}
+
+// opened is a payload that verified.
+type opened struct {
+	prompt Prompt
+	sender wire.PublicIdentity
+}
+
+// open verifies and opens a payload against its stub. The session's own errors don't quote what a peer wrote.
+func (d *Daemon) open(w *work, view sites, raw []byte) (opened, error) {
+	e, err := wire.ParseEnvelope(raw)
+	if err != nil {
+		return opened{}, err
+	}
+	if e.Direction != wire.DirectionPayload {
+		return opened{}, errDirection
+	}
+	if e.DeadlineAt != w.stub.DeadlineAt {
+		return opened{}, errDeadline
+	}
+	sender, ok := view.sender(w.stub.Site, e.SenderKeyID)
+	if !ok {
+		return opened{}, errSender
+	}
+	plain, err := seal.Open(d.cfg.Keys, sender, seal.Expected{JobID: w.grant.JobID, Direction: wire.DirectionPayload}, e)
+	if err != nil {
+		return opened{}, err
+	}
+	prompt, err := readPrompt(w.stub.Kind, plain)
+	return opened{prompt: prompt, sender: sender}, err
+}
+
+// Kinds whose payloads have a shape; others are handed on as they are.
+const (
+	KindGenerate = "llm.generate" // a prompt
+	KindChat     = "llm.chat"     // a list of messages
+)
+
+func readPrompt(kind string, plain []byte) (Prompt, error) {
+	p := Prompt{Raw: plain}
+	switch kind {
+	case KindGenerate:
+		g, err := seal.ParseGenerate(plain)
+		p.Text, p.System = g.Prompt, g.System
+		return p, err
+	case KindChat:
+		c, err := seal.ParseChat(plain)
+		p.System = c.System
+		for _, m := range c.Messages {
+			p.Messages = append(p.Messages, Message(m))
+		}
+		return p, err
+	}
+	return p, nil
+}
+
+// serverNow is the relay's time by its last welcome and the monotonic clock: a wrong or moved wall clock doesn't matter.
+func (l *link) serverNow() time.Time { return l.serverTime.Add(time.Since(l.at)) }
+
+// resume goes on after a welcome: finished results first, then the payloads of what was accepted.
+func (d *Daemon) resume(l *link) {
+	first := d.sendAll(l)
+	timer := time.NewTimer(resendFirst)
+	defer timer.Stop()
+	for _, answered := range first {
+		select {
+		case <-answered:
+			continue
+		case <-timer.C: // a slow upload must not cost what waits for its payload
+		case <-l.ctx.Done():
+			return
+		}
+		break
+	}
+	d.mu.Lock()
+	waiting := d.ledger.in(awaiting)
+	d.mu.Unlock()
+	for _, w := range waiting {
+		d.work.Go(func() { d.fetch(l, w.grant) })
+	}
+}
+
+// fetch asks for a payload again. Not-ready means that it will be pushed; a grant that is gone is dropped.
+func (d *Daemon) fetch(l *link, g wire.Grant) {
+	if !l.take() {
+		return
+	}
+	defer l.leave()
+	for try := 1; ; try++ {
+		raw, err := l.conn.Request(l.ctx, func(dst []byte, id string) []byte { return wire.AppendFetch(dst, id, g) })
+		if err == nil {
+			var reply wire.FetchReply
+			if reply, err = wire.Decode[wire.FetchReply](raw); err == nil {
+				d.begin(l, g, reply.Envelope)
+				return
+			}
+			d.log.Warn().Err(err).Msg("the answer to a fetch can't be read")
+			return
+		}
+		var refused *wire.Error
+		switch {
+		case ended(err) || !errors.As(err, &refused) || refused.Code == wire.CodeNotReady:
+			return
+		case !passing(err):
+			d.grantLog(g).Str("code", printable(string(refused.Code))).Msg("the payload is not to be had; the grant is dropped")
+			d.lose(l, []wire.Grant{g}, string(refused.Code))
+			return
+		}
+		if sleep(l.ctx, pause(try, err)) != nil {
+			return
+		}
+	}
+}
+
+// take waits for a place among the transfers of the session; false when the session ended.
+func (l *link) take() bool {
+	select {
+	case l.transfers <- struct{}{}:
+		return true
+	case <-l.ctx.Done():
+		return false
+	}
+}
+
+func (l *link) leave() { <-l.transfers }

@@ -1,0 +1,109 @@
+package site
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"time"
+
+	"pushrelay/session"
+	"pushrelay/wire"
+)
+
+// ErrStopped means that Run is over, so that nothing can be sent any more.
+var ErrStopped = errors.New("site: stopped")
+
+func compare(a, b uint64) int { return cmp.Compare(a, b) }
+
+func (c *Config) clientInfo() wire.ClientInfo {
+	return wire.ClientInfo{Name: c.Name, Version: c.Version, Platform: runtime.GOOS + "/" + runtime.GOARCH}
+}
+
+// ring remembers the last keys put into it.
+type ring[K comparable] struct {
+	has   map[K]struct{}
+	order []K
+	next  int
+}
+
+func newRing[K comparable](size int) ring[K] {
+	return ring[K]{has: make(map[K]struct{}), order: make([]K, 0, size)}
+}
+
+func (r *ring[K]) seen(k K) bool {
+	_, ok := r.has[k]
+	return ok
+}
+
+func (r *ring[K]) add(k K) {
+	if r.seen(k) {
+		return
+	}
+	r.has[k] = struct{}{}
+	if len(r.order) < cap(r.order) {
+		r.order = append(r.order, k)
+		return
+	}
+	delete(r.has, r.order[r.next])
+	r.order[r.next] = k
+	r.next = (r.next + 1) % len(r.order)
+}
+
+// request sends a small request and reads its answer; errors that may pass are tried again.
+func request[T any](ctx context.Context, l *link, build func(dst []byte, id string) []byte) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestPatience)
+	defer cancel()
+	var zero T
+	for try := 1; ; try++ {
+		raw, err := l.conn.Request(ctx, build)
+		if err == nil {
+			return wire.Decode[T](raw)
+		}
+		if !passing(err) || try == maxTries || sleep(ctx, pause(try, err)) != nil {
+			return zero, err
+		}
+	}
+}
+
+// passing reports a refusal after which the same request may succeed.
+func passing(err error) bool {
+	var e *wire.Error
+	return errors.As(err, &e) && (e.Code == wire.CodeServerError || e.Code == wire.CodeRateLimited)
+}
+
+// ended reports that there is no answer because the session, or our patience, ended.
+func ended(err error) bool {
+	return errors.Is(err, session.ErrEnded) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// pause is how long to wait before the next try: what the relay asked for, else doubling from a quarter second to 30 s.
+func pause(try int, err error) time.Duration {
+	var e *wire.Error
+	if errors.As(err, &e) && e.RetryAfter > 0 {
+		return min(time.Duration(e.RetryAfter)*time.Second, 5*time.Minute)
+	}
+	return min(250*time.Millisecond<<min(try-1, 10), 30*time.Second)
+}
+
+func sleep(ctx context.Context, t time.Duration) error {
+	timer := time.NewTimer(t)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// printable makes a peer's text fit for a log line: escaped, at most 100 bytes of it.
+func printable(s string) string {
+	const most = 100
+	if len(s) > most {
+		s = s[:most]
+	}
+	q := strconv.QuoteToASCII(s)
+	return q[1 : len(q)-1]
+}
