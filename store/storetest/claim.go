@@ -103,7 +103,7 @@ var claimClauses = []clause{
 		r.Equal([]string{"zero"}, r.claimIDs(r1, upTo(9)))
 		r.Equal(wire.Dialect2, r.job(siteA, "two").Dialect)
 	}},
-	{"audience self and private go only to their owner's devices", store.Settings{}, func(r *rig) {
+	{"audience self and private go only to their owner's devices", wide, func(r *rig) {
 		for _, a := range []string{"self", "named", "public"} {
 			r.enqueue(siteA, a, audience(a))
 		}

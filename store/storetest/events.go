@@ -259,10 +259,10 @@ var eventClauses = []clause{
 	}},
 }
 
-// bare drops the queue's site, which an event of a site's session may carry.
+// bare drops what an event of a session may repeat of its party: the site, the runner.
 func bare(es []store.Event) []store.Event {
 	for i := range es {
-		es[i].Queue = store.Queue{}
+		es[i].Queue, es[i].Runner = store.Queue{}, ""
 	}
 	return es
 }

@@ -135,12 +135,13 @@ func (r *rig) notices(site string) map[string]store.Offered {
 	return out
 }
 
-// noticed expects exactly one notice, of this job and why.
+// noticed expects exactly one notice, of this job and why, and collects it.
 func (r *rig) noticed(id string, why store.Why) {
 	r.t.Helper()
 	got := r.notices(siteA)
 	r.Len(got, 1)
 	r.Equal(why, got[id].Why)
+	r.collect(siteA, got[id].Grant)
 }
 
 // queuedAgain expects a job of siteA back in the queue, without claim, window or payload.

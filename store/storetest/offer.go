@@ -102,11 +102,6 @@ var offerClauses = []clause{
 					wait = min(2*wait, store.MaxOffer)
 				}
 			}
-			r.enqueue(siteA, "renewed", ofKind(gen)) // keep the lease's grace out: it was over long ago
-			r.cancel(siteA, "renewed")
-			for _, o := range r.offerTo(siteA, "cleanup", store.OfferNotices) {
-				r.collect(siteA, o.Grant)
-			}
 		}
 	}},
 	{"a session's end puts its offers back at once", store.Settings{}, func(r *rig) {

@@ -164,7 +164,6 @@ var raceClauses = []clause{
 			together(func() { _, _ = r.st.Release(r.ctx, r1, one(g), wire.ReleaseShutdown, 0) },
 				func() { _, _ = r.st.Cancel(r.ctx, siteA, []string{g.JobID}) })
 			r.noticed(g.JobID, store.WhyCancelled)
-			r.collect(siteA, r.offerNotice(g.JobID))
 		}
 	}},
 	{"seal against decline: one wins", store.Settings{}, func(r *rig) {
@@ -255,12 +254,6 @@ var raceClauses = []clause{
 		}
 	}},
 	{"everything at once: totals agree and nothing is lost", store.Settings{UnsealedPerRoute: 1000}, (*rig).storm},
-}
-
-// offerNotice takes back the notice that was shown by noticed, once its reader left.
-func (r *rig) offerNotice(id string) wire.Grant {
-	r.t.Helper()
-	return r.notices(siteA)[id].Grant
 }
 
 // oneOf expects that of two transitions exactly one shows in the events, the one that the caller was told.

@@ -88,11 +88,8 @@ var readClauses = []clause{
 		for range 2 {
 			env, err := r.st.ResultEnvelope(r.ctx, siteA, g)
 			r.NoError(err)
-			clear(env.Raw)
+			r.Equal("result of j", string(env.Raw))
 		}
-		env, err := r.st.ResultEnvelope(r.ctx, siteA, g)
-		r.NoError(err)
-		r.Equal("result of j", string(env.Raw))
 	}},
 	{"backlog: queues that hold something, how much and since when", store.Settings{}, func(r *rig) {
 		r.enqueue(siteA, "1")

@@ -32,6 +32,7 @@ type rig struct {
 	set   store.Settings
 	clock *Clock
 	st    store.RoutingStore
+	marks int // of taps, so that each has a name of its own
 }
 
 func newRig(t testing.TB, f Factory, set store.Settings) *rig {
