@@ -28,10 +28,10 @@ func enqueueOne(b *testing.B, s *Store, site, id string) {
 	}
 }
 
-func ask(max int) store.Claim {
+func ask(most int) store.Claim {
 	return store.Claim{
 		Runner: "r", Owner: "o", Device: "d", Dialect: wire.Dialect0, Routes: []store.Route{{Site: "busy", Owner: "o"}},
-		Kinds: []string{"k"}, Max: max, Slots: 1 << 30, LeaseFor: time.Minute, OfferFor: 5 * time.Second,
+		Kinds: []string{"k"}, Max: most, Slots: 1 << 30, LeaseFor: time.Minute, OfferFor: 5 * time.Second,
 	}
 }
 

@@ -132,9 +132,9 @@ func sink[T ranked](h []T, i int) {
 
 // behead takes the first off a heap of turns.
 func behead[T ranked](h []T) []T {
-	var none T
+	var zero T
 	last := len(h) - 1
-	h[0], h[last] = h[last], none
+	h[0], h[last] = h[last], zero
 	h = h[:last]
 	if last > 0 {
 		sink(h, 0)

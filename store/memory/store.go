@@ -55,8 +55,8 @@ func do[T any](s *Store, op func(*Machine) (T, error)) (T, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		var none T
-		return none, store.ErrUnavailable
+		var zero T
+		return zero, store.ErrUnavailable
 	}
 	s.m.Begin(s.clock())
 	out, err := op(s.m)
