@@ -80,5 +80,5 @@ func AppendResultJobHead(dst []byte, first bool, j ResultJob) []byte {
 // AppendResultJobTail closes one finished job behind its envelope; it is AppendTail by the name of its place.
 func AppendResultJobTail(dst []byte) []byte { return append(dst, '}') }
 
-// AppendResultsTail closes a results push behind its last job.
+// AppendResultsTail closes a results push behind the tail of its last job.
 func AppendResultsTail(dst []byte) []byte { return append(dst, ']', '}') }

@@ -2,8 +2,8 @@ package wire
 
 import "github.com/go-json-experiment/json/jsontext"
 
-// ParseCapabilities reads what a daemon can run, strictly in its dialect, at most 256 entries. Kinds and backend ids are
-// open words; the models a service merely knows are checked and dropped.
+// ParseCapabilities reads what a daemon can run, strictly in its dialect, at most 256 entries; kinds and backend ids
+// are open words.
 func ParseCapabilities(d Dialect, raw []byte) ([]Capability, error) {
 	var caps []Capability
 	return caps, capabilities(d, &caps)("capabilities", raw)

@@ -4,8 +4,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ParseClaimed reads a claimed job on a daemon, strictly: the stub and its lease. Raw becomes the stub's text without
-// the lease and without a control plane's grant, which this build doesn't judge.
+// ParseClaimed reads a claimed job on a daemon, strictly. Raw becomes the stub's text without lease and grant, which
+// this build doesn't judge.
 func ParseClaimed(d Dialect, raw []byte) (Stub, ClaimLease, error) {
 	var s Stub
 	var lease ClaimLease

@@ -7,17 +7,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// DecodeHead reads a frame's type and id wherever they stand and makes sure that the whole frame is one valid JSON
-// object; a frame without a type or with an id over MaxRequestID bytes is bad-request.
+// DecodeHead reads a frame's type and id wherever they stand and checks that all of it is one JSON object; else bad-
+// request.
 func DecodeHead(frame []byte) (Head, error) { return decodeHead(frame, false) }
 
-// PeekHead is DecodeHead for frames that Decode reads next: it stops at the id, so that a large member behind it
-// is scanned once. What follows is not judged here; frames without an id are scanned whole.
+// PeekHead is DecodeHead for frames that Decode reads next: it stops at the id, so that a large member is scanned
+// once.
 func PeekHead(frame []byte) (Head, error) { return decodeHead(frame, true) }
 
+// decodeHead leaves what follows the id unjudged when it peeks; frames without an id are scanned whole. The head that
+// was read so far comes with an error too, so that the refusal can name the request.
 func decodeHead(frame []byte, peek bool) (Head, error) {
 	var h Head
-	hasType, hasID := false, false
 	dec := jsontext.NewDecoder(bytes.NewBuffer(frame))
 	if dec.PeekKind() != '{' {
 		return Head{}, BadRequest("a frame must be a JSON object")
@@ -25,45 +26,63 @@ func decodeHead(frame []byte, peek bool) (Head, error) {
 	if _, err := dec.ReadToken(); err != nil {
 		return Head{}, malformed("the frame")
 	}
-	for dec.PeekKind() != '}' && (!peek || !hasType || !hasID) {
+	for dec.PeekKind() != '}' {
+		if peek && h.Type != "" && h.ID != "" {
+			return h, nil
+		}
 		name, err := dec.ReadToken()
 		if err != nil {
 			return h, malformed("the frame")
 		}
-		isType, isID := name.String() == "type", name.String() == "id"
+		member := headMember(name)
 		v, err := dec.ReadValue()
 		if err != nil {
 			return h, malformed("the frame")
 		}
-		if isType {
-			s, ok := text(v)
-			if !ok {
-				return h, BadRequest("type must be a string")
-			}
-			h.Type, hasType = FrameType(s), true
-		}
-		if isID {
-			s, ok := text(v)
-			if !ok || s == "" || len(s) > MaxRequestID {
-				return h, BadRequest("id must be a string of 1 to %d bytes", MaxRequestID)
-			}
-			h.ID, hasID = s, true
+		if err := h.set(member, v); err != nil {
+			return h, err
 		}
 	}
 	if h.Type == "" {
 		return h, BadRequest("a frame must have a type")
 	}
-	if peek && hasID {
-		return h, nil
-	}
 	return h, endOf("the frame", dec)
+}
+
+// headMember keeps the names that matter; a token's text is void after the next read, and most need no copy.
+func headMember(name jsontext.Token) string {
+	switch name.String() {
+	case "type":
+		return "type"
+	case "id":
+		return "id"
+	}
+	return ""
+}
+
+func (h *Head) set(member string, v jsontext.Value) error {
+	switch member {
+	case "type":
+		s, ok := text(v)
+		if !ok || s == "" {
+			return BadRequest("type must be a non-empty string")
+		}
+		h.Type = FrameType(s)
+	case "id":
+		s, ok := text(v)
+		if !ok || s == "" || len(s) > MaxRequestID {
+			return BadRequest("id must be a string of 1 to %d bytes", MaxRequestID)
+		}
+		h.ID = s
+	}
+	return nil
 }
 
 // checker is a frame with limits beyond its JSON types.
 type checker interface{ check() error }
 
-// Decode reads a frame as T; unknown members are ignored, duplicate names and broken UTF-8 are bad-request, and so are
-// values beyond T's limits. Members of type jsontext.Value alias the frame, which must not change afterwards.
+// Decode reads a frame as T and checks T's limits, else bad-request. Members of type jsontext.Value alias the frame,
+// which must not change.
 func Decode[T any](frame []byte) (T, error) {
 	var v T
 	if err := json.Unmarshal(frame, &v, json.WithUnmarshalers(aliasValues())); err != nil {

@@ -9,8 +9,8 @@ import (
 
 var errEmptyValue = errors.New("wire: a raw member is empty")
 
-// Encode writes a cold frame or body: nothing is null, map members are sorted, raw members keep their text. It fails
-// only for a required raw member that is empty or not JSON.
+// Encode writes a cold frame or body: nothing is null, maps are sorted, raw members keep their text; an empty raw
+// member is an error.
 func Encode[T any](v T) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true), jsontext.PreserveRawStrings(true),
 		json.WithMarshalers(json.MarshalToFunc(writeRaw)))

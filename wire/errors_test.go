@@ -72,6 +72,8 @@ func TestErrorFramesCarryTheirExtrasOnly(t *testing.T) {
 func TestErrorFrameWithoutRequest(t *testing.T) {
 	frame := wire.AppendErrorFrame(nil, "", &wire.Error{Code: wire.CodeNotFound})
 	assert.Equal(t, `{"type":"error","error":"not-found","message":"not-found"}`, string(frame))
+	site := wire.TooLate("m", "done", 7).AppendSiteJSON(nil)
+	assert.Equal(t, `{"error":"too-late","message":"m","serverTime":7,"state":"done"}`, string(site))
 	for _, bad := range []string{`{}`, `{"type":"reply","error":"x"}`, `{"type":"error"}`, `x`} {
 		_, _, err := wire.ParseErrorFrame([]byte(bad))
 		refused(t, err)

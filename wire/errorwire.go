@@ -17,13 +17,17 @@ func AppendErrorFrame(dst []byte, re string, e *Error) []byte {
 	return append(e.appendMembers(dst, true), '}')
 }
 
-// AppendJSON appends the body that the polling planes send: the closed shape of the public packages, so without
-// the state and time that frames add to too-late.
+// AppendJSON appends the body that a daemon's polling plane sends: a closed shape there, so too-late has no extras.
 func (e *Error) AppendJSON(dst []byte) []byte {
 	return append(e.appendMembers(append(dst, '{'), false), '}')
 }
 
-func (e *Error) appendMembers(dst []byte, frame bool) []byte {
+// AppendSiteJSON appends the body that the site's polling plane sends, where too-late keeps serverTime and state.
+func (e *Error) AppendSiteJSON(dst []byte) []byte {
+	return append(e.appendMembers(append(dst, '{'), true), '}')
+}
+
+func (e *Error) appendMembers(dst []byte, open bool) []byte {
 	message := e.Message
 	if message == "" {
 		message = string(e.Code) // the shape wants one character at least
@@ -37,7 +41,7 @@ func (e *Error) appendMembers(dst []byte, frame bool) []byte {
 		dst = appendIntMember(dst, "serverTime", e.ServerTime)
 		dst = appendIntMember(dst, "maxSkewMs", e.MaxSkewMs)
 	case CodeTooLate:
-		if frame {
+		if open {
 			dst = appendIntMember(dst, "serverTime", e.ServerTime)
 			dst = appendTextMember(dst, "state", e.State)
 		}
@@ -90,8 +94,8 @@ type errorFrame struct {
 	Floor      string    `json:"floor,omitzero"`
 }
 
-// ParseErrorFrame reads an error frame on a client: the request it answers (may be empty) and the refusal.
-// Codes that this build doesn't know are passed on; a frame of another type is a bad-request Error.
+// ParseErrorFrame reads an error frame on a client: the request it answers (may be empty) and the refusal, whose code
+// may be unknown.
 func ParseErrorFrame(frame []byte) (re string, refusal *Error, err error) {
 	f, err := Decode[errorFrame](frame)
 	if err != nil {

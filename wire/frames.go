@@ -143,15 +143,15 @@ type Ready struct {
 	Paused       bool           `json:"paused"`
 }
 
-// Claimed offers jobs; each wants an accept or a release within 5 s.
-// A job is its stub, as the site wrote it, plus `lease` (see Stub.AppendClaimed).
+// Claimed offers jobs; each wants an accept or a release within 5 s. A job is its stub plus lease (see
+// Stub.AppendClaimed).
 type Claimed struct {
 	Type    FrameType        `json:"type"`
 	Jobs    []jsontext.Value `json:"jobs"`
 	LeaseMs int64            `json:"leaseMs"`
 }
 
-// ClaimLease is the `lease` member of a claimed job.
+// ClaimLease is the lease member of a claimed job: the grant that is offered.
 type ClaimLease struct {
 	ID        string `json:"id"`
 	RunnerID  string `json:"runnerId"`
@@ -164,7 +164,7 @@ type Grants struct {
 	Grants []Grant `json:"grants"`
 }
 
-// AcceptReply names the grants that were gone already.
+// AcceptReply names the grants that were gone already; the daemon doesn't run those.
 type AcceptReply struct {
 	Type FrameType `json:"type"`
 	Re   string    `json:"re"`
@@ -179,13 +179,13 @@ type Payload struct {
 	Envelope jsontext.Value `json:"envelope"`
 }
 
-// Fetch asks for a payload again.
+// Fetch asks for the payload of one grant; refused as not-ready until it is sealed.
 type Fetch struct {
 	Head
 	Grant Grant `json:"grant"`
 }
 
-// FetchReply carries the payload that a fetch asked for.
+// FetchReply carries the payload that a fetch asked for, as the site sent it.
 type FetchReply struct {
 	Type     FrameType      `json:"type"`
 	Re       string         `json:"re"`
@@ -208,7 +208,7 @@ const (
 	LostCancelled  = "cancelled"  // the site cancelled before there was work to stop
 )
 
-// Sites tells a daemon whom it serves. Absolute.
+// Sites tells a daemon whom it serves. Absolute: it replaces what was said before.
 type Sites struct {
 	Type            FrameType                 `json:"type"`
 	Sites           map[string]PublicIdentity `json:"sites"`
@@ -229,7 +229,7 @@ type Heartbeat struct {
 	Paused       *bool          `json:"paused,omitzero"`
 }
 
-// HeartbeatReply tells what of it must stop.
+// HeartbeatReply tells what of the named leases must stop, and the relay's time.
 type HeartbeatReply struct {
 	Type            FrameType `json:"type"`
 	Re              string    `json:"re"`
@@ -256,27 +256,27 @@ type ResultReply struct {
 	State     string    `json:"state"`
 }
 
-// Release gives grants back.
+// Release gives grants back, exactly these; it is also the only goodbye of a daemon.
 type Release struct {
 	Head
 	Grants []Grant `json:"grants"`
 	Reason string  `json:"reason"` // shutdown, pause, revoked, backend-down or refused
 }
 
-// ReleaseReply names the grants that were given back.
+// ReleaseReply names the grants that were given back; others weren't held any more.
 type ReleaseReply struct {
 	Type     FrameType `json:"type"`
 	Re       string    `json:"re"`
 	Released []Grant   `json:"released"`
 }
 
-// Enqueue publishes up to 256 jobs.
+// Enqueue publishes 1 to 256 jobs; a known id answers its state and changes nothing.
 type Enqueue struct {
 	Head
 	Stubs []jsontext.Value `json:"stubs"`
 }
 
-// EnqueueReply answers each stub in order.
+// EnqueueReply answers each stub of an enqueue in its order, with a state or an error.
 type EnqueueReply struct {
 	Type FrameType      `json:"type"`
 	Re   string         `json:"re"`
@@ -293,7 +293,7 @@ type EnqueueState struct {
 	RetryAfter int    `json:"retryAfter,omitzero"` // with rate-limited, seconds
 }
 
-// SealRequest asks a site to seal; a device accepted.
+// SealRequest asks a site to seal; for each job a device accepted and waits.
 type SealRequest struct {
 	Type FrameType `json:"type"`
 	Jobs []SealJob `json:"jobs"`
@@ -309,7 +309,7 @@ type SealJob struct {
 	LeaseExpiresAt int64          `json:"leaseExpiresAt"` // epoch ms
 }
 
-// Seal hands over a sealed payload for one grant.
+// Seal hands over a sealed payload for one grant; a second one changes nothing.
 type Seal struct {
 	Head
 	JobID    string         `json:"jobId"`
@@ -317,14 +317,14 @@ type Seal struct {
 	Envelope jsontext.Value `json:"envelope"`
 }
 
-// StateReply answers a seal.
+// StateReply answers a seal with the state that the job has now.
 type StateReply struct {
 	Type  FrameType `json:"type"`
 	Re    string    `json:"re"`
 	State string    `json:"state"`
 }
 
-// OKReply is the empty answer: ready, sealing, decline, collected.
+// OKReply is the empty answer to a ready, sealing, decline or collected.
 type OKReply struct {
 	Type FrameType `json:"type"`
 	Re   string    `json:"re"`
@@ -336,7 +336,7 @@ type Results struct {
 	Jobs []ResultJob `json:"jobs"`
 }
 
-// ResultJob is one finished job.
+// ResultJob is one finished job: its sealed result, and who ran it on which device.
 type ResultJob struct {
 	JobID       string         `json:"jobId"`
 	LeaseID     string         `json:"leaseId"`
@@ -360,7 +360,7 @@ type Notice struct {
 	Why     string `json:"why"`
 }
 
-// CancelJobs asks to stop jobs of the site.
+// CancelJobs asks to stop up to 256 jobs of the site; finished ones stay finished.
 type CancelJobs struct {
 	Head
 	JobIDs []string `json:"jobIds"` // up to 256

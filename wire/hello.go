@@ -15,8 +15,8 @@ const (
 	MaxClientInfoBytes = 64   // each member of ClientInfo
 )
 
-// ParseHelloBody reads what a hello signs. The version is judged first (unsupported-protocol-version), the rest is
-// bad-request; that the nonce and relay are this connection's is the caller's to compare.
+// ParseHelloBody reads what a hello signs, the version first; else unsupported-protocol-version or bad-request. Nonce
+// and relay are the caller's to compare.
 func ParseHelloBody(raw []byte) (HelloBody, error) {
 	if len(raw) > MaxHelloBytes {
 		return HelloBody{}, BadRequest("the hello's body has over %d bytes", MaxHelloBytes)
@@ -88,8 +88,8 @@ func (c ClientInfo) check() error {
 	return nil
 }
 
-// SameRelay reports whether the dialled URL is one of the relay's public ones by scheme, host and port; ws counts as
-// http, wss as https, default ports and the host's case don't matter, paths neither.
+// SameRelay reports whether the dialled URL has scheme, host and port of one of the relay's public ones; ws counts as
+// http, wss as https.
 func SameRelay(dialled string, public []string) bool {
 	want, ok := origin(dialled)
 	if !ok {

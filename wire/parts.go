@@ -22,7 +22,7 @@ type PartHeader struct {
 // First reports whether the part opens its stream and so carries the frame's whole length.
 func (h PartHeader) First() bool { return h.Flags&PartFirst != 0 }
 
-// Last reports whether the part completes its frame.
+// Last reports whether the part completes its frame and ends its stream.
 func (h PartHeader) Last() bool { return h.Flags&PartLast != 0 }
 
 // Abort reports whether the sender gives the stream up; nothing of its frame counts.
@@ -37,8 +37,8 @@ func AppendPartHeader(dst []byte, h PartHeader, total uint32) []byte {
 	return dst
 }
 
-// ParsePart splits a binary message; total is zero but in a first part, data aliases msg. An abort stands alone and
-// without data, every other part has some: ErrBadPart, ErrPartTooLarge.
+// ParsePart splits a binary message; total is zero but in a first part, data aliases msg. Refusals: ErrBadPart,
+// ErrPartTooLarge.
 func ParsePart(msg []byte) (h PartHeader, total uint32, data []byte, err error) {
 	if len(msg) < PartHeaderBytes {
 		return PartHeader{}, 0, nil, ErrBadPart

@@ -18,7 +18,7 @@ type ClaimResponse struct {
 	LeaseMs int64            `json:"leaseMs"`
 }
 
-// FetchRequest asks for the payload of one grant.
+// FetchRequest asks for the payload of one grant; it may be held until the site seals.
 type FetchRequest struct {
 	ProtocolVersion string
 	RunnerID        string
@@ -57,7 +57,7 @@ type SuccessionLine struct {
 	RetiringUntil int64        `json:"retiringUntil,omitzero"`
 }
 
-// ResultRequest reports a job's end with its sealed result.
+// ResultRequest reports a job's end with its sealed result, whose bytes alias the body.
 type ResultRequest struct {
 	ProtocolVersion string
 	RunnerID        string
@@ -81,7 +81,7 @@ type ReleaseRequest struct {
 	Reason          string
 }
 
-// ReleaseResponse lists the job ids that were given back.
+// ReleaseResponse lists the ids of the jobs that were given back, never null.
 type ReleaseResponse struct {
 	Released []string `json:"released"`
 }

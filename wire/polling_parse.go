@@ -27,7 +27,7 @@ func grants(loose bool, limit int, dst *[]Grant) reader {
 	}
 }
 
-// ParseClaimRequest reads a polled claim, strictly in its dialect.
+// ParseClaimRequest reads a polled claim, strictly in its dialect; else a bad-request Error.
 func ParseClaimRequest(d Dialect, raw []byte) (ClaimRequest, error) {
 	var r ClaimRequest
 	var most int64

@@ -1,7 +1,6 @@
 package wire
 
-// Shape returns the reader of a closed shape by the name that the public packages give it, as a check that
-// accepts or refuses; nil for an unknown name.
+// Shape returns a check of a closed shape by the name that the public packages give it; nil for an unknown name.
 func Shape(name string) func(d Dialect, raw []byte) error {
 	switch name {
 	case "JobStub":

@@ -6,8 +6,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ParseStub reads a stub strictly in its dialect; unknown members and words are bad-request. Raw becomes a private,
-// compact copy of the text, members in the site's order.
+// ParseStub reads a stub strictly in its dialect; else bad-request. Raw becomes a private, compact copy, members in
+// the site's order.
 func ParseStub(d Dialect, raw []byte) (Stub, error) {
 	var s Stub
 	if err := readObject("stub", raw, true, stubFields(d, &s)...); err != nil {

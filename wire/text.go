@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// AppendString appends s as a JSON string the way JavaScript writes it: no escapes for <, >, & and U+2028.
-// Invalid UTF-8 becomes U+FFFD, so the result is always valid JSON.
+// AppendString appends s as a JSON string the way JavaScript does: no escapes for <, >, & and U+2028; broken UTF-8
+// becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	dst, _ = jsontext.AppendQuote(dst, s) // its only error is the replaced UTF-8
 	return dst

@@ -26,7 +26,7 @@ type Stub struct {
 // Private reports whether only the owner's own devices may run the job: audience self or private.
 func (s *Stub) Private() bool { return s.Audience == "self" || s.Audience == "private" }
 
-// Direction says which way an envelope travels.
+// Direction says which way an envelope travels: a payload to the daemon, a result to the site.
 type Direction string
 
 // Directions of an envelope.

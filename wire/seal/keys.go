@@ -93,14 +93,14 @@ func SignSuccession(previous *Keys, next wire.PublicIdentity) (wire.Succession, 
 // String shows the key id alone. Value receivers, here and below, so that a copied Keys doesn't print its fields.
 func (k Keys) String() string { return "seal.Keys(" + k.keyID + ")" }
 
-// GoString is String, for the %#v verb.
+// GoString is String for the %#v verb, so that debugging output shows no key.
 func (k Keys) GoString() string { return k.String() }
 
-// Format is String for every verb and flag.
+// Format is String for every verb and flag, so that no verb reaches the fields.
 func (k Keys) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, k.String()) }
 
 // MarshalJSON writes String as a JSON string, so that keys within logged values stay private.
 func (k Keys) MarshalJSON() ([]byte, error) { return wire.AppendString(nil, k.String()), nil }
 
-// MarshalText writes String, for encoders that prefer text.
+// MarshalText writes String, for encoders that prefer text over MarshalJSON or know nothing else.
 func (k Keys) MarshalText() ([]byte, error) { return []byte(k.String()), nil }

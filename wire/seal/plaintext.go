@@ -56,7 +56,7 @@ func (p ChatPayload) Encode() ([]byte, error) {
 	return encode(p)
 }
 
-// ParseGenerate reads an opened llm.generate payload strictly; else ErrBadPlaintext.
+// ParseGenerate reads an opened llm.generate payload strictly and within the limits; else ErrBadPlaintext.
 func ParseGenerate(plaintext []byte) (GeneratePayload, error) {
 	p, err := decode[GeneratePayload](plaintext)
 	if err == nil {
@@ -65,7 +65,7 @@ func ParseGenerate(plaintext []byte) (GeneratePayload, error) {
 	return p, err
 }
 
-// ParseChat reads an opened llm.chat payload strictly; else ErrBadPlaintext.
+// ParseChat reads an opened llm.chat payload strictly and within the limits; else ErrBadPlaintext.
 func ParseChat(plaintext []byte) (ChatPayload, error) {
 	p, err := decode[ChatPayload](plaintext)
 	if err == nil {

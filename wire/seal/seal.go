@@ -121,8 +121,8 @@ func (k Keys) signed(recipientID string, c Context, plaintext []byte) []byte {
 	return append(wire.AppendString(inner, k.sign(body)), '}')
 }
 
-// Open opens an envelope for k, checks the pinned sender's signature over it and that it is the message expected; the
-// refusals are this package's errors, in their order. The sender's identity must be one that was verified when pinned.
+// Open opens an envelope for k and checks that the pinned, verified sender signed it for what is expected; refusals
+// in their declared order.
 func Open(k *Keys, sender wire.PublicIdentity, want Expected, e wire.Envelope) ([]byte, error) {
 	key, err := sender.Key()
 	if err != nil {
