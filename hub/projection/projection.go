@@ -220,3 +220,40 @@ func (p *Projection) view(owner string) *ownerView {
 	}
 	return &ownerView{}
 }
+
+// Had reports whether the key of that id is or ever was the site's, its window over or not.
+func (s *Site) Had(keyID string) bool {
+	for _, k := range s.keys {
+		if k.id == keyID {
+			return true
+		}
+	}
+	return false
+}
+
+// SameFor reports whether both projections answer alike what devices of the owner are told and may carry.
+func (p *Projection) SameFor(q *Projection, owner string) bool {
+	if !p.sameSites(q, owner) || !slices.Equal(p.Routes(owner), q.Routes(owner)) ||
+		!slices.Equal(p.AwaitingConsent(owner), q.AwaitingConsent(owner)) || len(p.rosters[owner]) != len(q.rosters[owner]) {
+		return false
+	}
+	for m := range p.rosters[owner] {
+		if !q.rosters[owner][m] || !p.sameSites(q, m) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Projection) sameSites(q *Projection, owner string) bool {
+	return slices.EqualFunc(p.SitesOf(owner), q.SitesOf(owner), func(a, b *Site) bool {
+		return a.ID == b.ID && a.Identity == b.Identity && slices.Equal(a.Succeeds, b.Succeeds)
+	})
+}
+
+// EachDevice calls f for every device, in no order.
+func (p *Projection) EachDevice(f func(*Device)) {
+	for _, d := range p.devices {
+		f(d)
+	}
+}

@@ -1,0 +1,216 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+
+	"pushrelay/hub/projection"
+	"pushrelay/session"
+	"pushrelay/store"
+	"pushrelay/wire"
+)
+
+// maxCompared is how many daemons of one owner are compared for a route; of more, a random part is.
+const maxCompared = 64
+
+// pick answers the least loaded daemon that may take what waits on the route, with how many jobs to ask for; that many
+// are reserved in its slots until claim has run.
+func (h *Hub) pick(key store.Route, lanes []laneCount, asked []*daemon) (*daemon, int) {
+	cur := h.proj.Current()
+	for {
+		var best choice
+		for _, owner := range cur.Carriers(projection.Route(key)) {
+			best.compare(h.reg.ofOwner(owner), key, lanes, asked, maxCompared)
+		}
+		if best.d == nil {
+			return nil, 0
+		}
+		if n := best.d.reserve(best.fit); n > 0 {
+			return best.d, n
+		}
+		// It filled up since it was compared; the next look finds another, or none with room.
+	}
+}
+
+// choice is the best daemon so far. Load is leases over slots, compared crosswise; ties are broken by chance.
+type choice struct {
+	d           *daemon
+	fit         int // jobs that wait and that it may take
+	load, slots int
+	ties        int
+}
+
+func (c *choice) compare(list []*daemon, key store.Route, lanes []laneCount, asked []*daemon, most int) {
+	start, found := 0, c.d != nil
+	if len(list) > most {
+		start = rand.IntN(len(list))
+	}
+	for i := range list {
+		if i >= most && (found || c.d != nil) {
+			return
+		}
+		d := list[(start+i)%len(list)]
+		if slices.Contains(asked, d) {
+			continue
+		}
+		if load, slots, fit := d.offerable(key, lanes); fit > 0 {
+			c.consider(choice{d: d, fit: fit, load: load, slots: slots, ties: 1})
+		}
+	}
+}
+
+func (c *choice) consider(other choice) {
+	if c.d != nil {
+		a, b := other.load*c.slots, c.load*other.slots
+		if a > b {
+			return
+		}
+		if a == b {
+			c.ties++
+			if rand.IntN(c.ties) != 0 {
+				return
+			}
+			other.ties = c.ties
+		}
+	}
+	*c = other
+}
+
+// claimFor lets a daemon with room claim over its routes that are known to hold something.
+func (h *Hub) claimFor(ctx context.Context, d *daemon) {
+	for ctx.Err() == nil && !h.stopped.Load() && d.room() > 0 {
+		list, fit := h.routesFor(ctx, d)
+		if len(list) == 0 {
+			return
+		}
+		n := d.reserve(fit)
+		if n == 0 {
+			return
+		}
+		if granted, err := h.claim(ctx, d, list, n); err != nil || granted < n {
+			return
+		}
+	}
+}
+
+// routesFor answers the daemon's routes with something for it, and how many jobs that is. It goes over the smaller of two
+// sets: what the daemon may carry, or where something may wait.
+func (h *Hub) routesFor(ctx context.Context, d *daemon) (list []store.Route, fit int) {
+	cur := h.proj.Current()
+	consider := func(r *route) {
+		if r == nil || r.total.Load() <= 0 {
+			return
+		}
+		var buf [4]laneCount
+		lanes, ok := r.lanes(buf[:0])
+		if !ok {
+			return
+		}
+		if _, _, n := d.offerable(r.key, lanes); n > 0 && r.site.present(ctx) {
+			list, fit = append(list, r.key), fit+n
+		}
+	}
+	if own := cur.Routes(d.owner); len(own) <= h.routes.size() {
+		for _, key := range own {
+			consider(h.routes.find(store.Route(key)))
+		}
+		return list, fit
+	}
+	for _, r := range h.routes.snapshot() {
+		if cur.MayCarry(projection.Route(r.key), d.owner) {
+			consider(r)
+		}
+	}
+	return list, fit
+}
+
+// claim asks the store for n jobs, which reserve has set aside, and pushes what it grants.
+func (h *Hub) claim(ctx context.Context, d *daemon, list []store.Route, n int) (int, error) {
+	cur := h.proj.Current()
+	c, ok := d.claimOf(n)
+	if !ok {
+		d.settle(n, nil)
+		return 0, nil
+	}
+	c.Routes, c.LeaseFor, c.OfferFor = list, h.set.LeaseFor, h.set.OfferFor
+	h.obs.Count(CountClaims, 1)
+	granted, err := h.store.Claim(ctx, c)
+	if err != nil {
+		d.settle(n, nil)
+		if errors.Is(err, store.ErrSuperseded) {
+			h.superseded(ctx, d)
+			return 0, nil
+		}
+		h.storeFailed(ctx, "claim", err)
+		return 0, err
+	}
+	if len(granted) == 0 {
+		h.obs.Count(CountEmptyClaims, 1)
+		d.settle(n, nil)
+		return 0, nil
+	}
+	h.obs.Count(CountGranted, len(granted))
+	h.noteGranted(d, granted)
+	standing := granted
+	if h.proj.Current().Generation != cur.Generation {
+		standing = h.standing(ctx, d, granted)
+	}
+	d.settle(n, standing)
+	h.pushClaimed(d, standing)
+	return len(granted), nil
+}
+
+// noteGranted takes what was granted off the routes' counts before its events arrive.
+func (h *Hub) noteGranted(d *daemon, granted []store.Claimed) {
+	for i := range granted {
+		g := &granted[i]
+		l := lane{g.Stub.Kind, g.Stub.Private(), d.dialect}
+		h.routes.with(h, store.Route{Site: g.Site, Owner: g.Stub.Owner}, func(r *route) { r.offered(l, g.Lease) })
+	}
+}
+
+// standing gives back what a projection that came into force meanwhile doesn't allow, and answers the rest.
+func (h *Hub) standing(ctx context.Context, d *daemon, granted []store.Claimed) []store.Claimed {
+	cur := h.proj.Current()
+	var back []wire.Grant
+	keep := granted[:0:0]
+	for _, g := range granted {
+		r := projection.Route{Site: g.Site, Owner: g.Stub.Owner}
+		if h.deviceStands(cur, d.runner, d.keyID, d.owner) && cur.MayCarry(r, d.owner) {
+			keep = append(keep, g)
+			continue
+		}
+		back = append(back, wire.Grant{JobID: g.Stub.ID, LeaseID: g.Lease})
+	}
+	h.withdraw(ctx, d.runner, back)
+	return keep
+}
+
+func (h *Hub) pushClaimed(d *daemon, granted []store.Claimed) {
+	for len(granted) > 0 {
+		jobs := make([]wire.ClaimedJob, 0, len(granted))
+		size := 0
+		for i := range granted {
+			g := &granted[i]
+			size += len(g.Stub.Raw) + 2*len(d.runner) + 256
+			if size > wire.MaxTextBytes && i > 0 {
+				break
+			}
+			jobs = append(jobs, wire.ClaimedJob{
+				Stub:  &g.Stub,
+				Lease: wire.ClaimLease{ID: g.Lease, RunnerID: d.runner, ExpiresAt: g.ExpiresAt.UnixMilli()},
+			})
+		}
+		size = min(size, wire.MaxTextBytes)
+		d.push(wire.AppendClaimed(make([]byte, 0, size), jobs, h.set.LeaseFor.Milliseconds()))
+		granted = granted[len(jobs):]
+	}
+}
+
+// superseded ends a session whose runner has a newer one on another replica.
+func (h *Hub) superseded(_ context.Context, d *daemon) {
+	h.obs.Count(CountSuperseded, 1)
+	d.end(session.ReasonSuperseded, "a newer session of this runner was opened")
+}

@@ -1,0 +1,28 @@
+// Package hub owns who is connected and turns the store's events into pushes (design, section 6).
+//
+//	session.Server --Open--> Hub ------ store.RoutingStore
+//	      |  Request          |  Watch --> dispatch: mark what is dirty
+//	      +--Handle--> peer --+            pool: claim for a route, flush a daemon, offer to a site
+//
+// Requests of peers change the store and answer; they push nothing. Every push follows from a store event, or from a
+// resync that derives the same from the store's reads (rule 9). The goroutine that reads events only marks: it notes what
+// a daemon, a site or a route has to be told and puts it in line once. Workers of an elastic pool take turns, at most one
+// for each of them, so what was marked meanwhile leaves as one list frame.
+//
+// # Decisions
+//
+//   - A route's waiting jobs are counted by queue from events. The count only decides whom to ask: too high costs an
+//     empty claim, and a resync corrects it.
+//   - Among more than 64 daemons that could take a route, a random part is compared, and all only when none of it has room.
+//   - Sites are absent when no replica holds a session of theirs. A site none of whose sessions answered a seal request
+//     for 2 s counts as absent until one answers, or for MuteFor, then it is tried again.
+//   - A result whose device the projection doesn't know any more can't be verified by its site: it is left out and counted.
+//
+// # Locks
+//
+// In this order, each held for a few map operations only, never during I/O, encoding or store calls:
+//
+//	registry.mu | routes.mu  ->  route.mu  ->  site.mu  ->  daemon.mu  ->  pool.mu
+//
+// No lock of one kind is taken while another of the same kind is held.
+package hub

@@ -1,0 +1,97 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"pushrelay/session"
+	"pushrelay/store"
+	"pushrelay/wire"
+)
+
+// refusal maps what the store answers to what a peer is told (design, section 4). Messages tell a person what it means;
+// they name nothing that the peer doesn't know.
+func (h *Hub) refusal(ctx context.Context, what string, err error) *wire.Error {
+	var asked *wire.Error
+	if errors.As(err, &asked) {
+		return asked
+	}
+	var r *store.Refusal
+	if !errors.As(err, &r) {
+		h.storeFailed(ctx, what, err)
+		return wire.Unavailable(1, "the relay can't do this just now; try again")
+	}
+	switch r.Code {
+	case store.CodeNotFound:
+		return wire.Errorf(wire.CodeNotFound, "there is no such job or grant")
+	case store.CodeNotHolder, store.CodeStaleLease:
+		return wire.Errorf(wire.CodeForbidden, "this grant isn't yours any more; stop its work")
+	case store.CodeNotReady:
+		return wire.Errorf(wire.CodeNotReady, "the payload isn't sealed yet; it will be pushed")
+	case store.CodeTerminal:
+		return wire.TooLate("the job is done", store.Done.String(), 0)
+	case store.CodeTooLate:
+		state := ""
+		if r.State != 0 {
+			state = r.State.String()
+		}
+		var at int64
+		if !r.ServerTime.IsZero() {
+			at = r.ServerTime.UnixMilli()
+		}
+		return wire.TooLate("it is too late for this; stop", state, at)
+	case store.CodeOverQuota:
+		return wire.RateLimited(30, "the site has too much on the relay; collect results or wait")
+	case store.CodeSuperseded:
+		return wire.Errorf(wire.CodeForbidden, "a newer session of this runner was opened")
+	case store.CodeBadID:
+		return wire.BadRequest("an id must have 1 to %d bytes and no U+0000", wire.MaxIDBytes)
+	}
+	h.storeFailed(ctx, what, err)
+	return wire.Unavailable(1, "the relay can't do this just now; try again")
+}
+
+// busy ends a handshake that the store failed.
+func (h *Hub) busy(ctx context.Context, what string, err error) error {
+	h.storeFailed(ctx, what, err)
+	return &session.EndError{Reason: session.ReasonBusy, Text: "the relay's store is out for now; come back"}
+}
+
+// trouble remembers that the store fails, so that an outage is logged once at its beginning and once at its end.
+type trouble struct {
+	mu     sync.Mutex
+	since  time.Time
+	failed int
+}
+
+// storeFailed counts and logs a failure of the store itself; refusals and ended contexts are none.
+func (h *Hub) storeFailed(ctx context.Context, what string, err error) {
+	var r *store.Refusal
+	if err == nil || ctx.Err() != nil || (errors.As(err, &r) && r.Code != store.CodeUnavailable) {
+		return
+	}
+	h.obs.Count(CountStoreErrors, 1)
+	h.upset.mu.Lock()
+	first := h.upset.failed == 0
+	if first {
+		h.upset.since = time.Now()
+	}
+	h.upset.failed++
+	h.upset.mu.Unlock()
+	if first {
+		h.log.Error().Err(err).Str("call", what).Msg("the store fails; sessions stay, work waits until it is back")
+	}
+}
+
+// storeWorks is called by the loops after a call that went well.
+func (h *Hub) storeWorks() {
+	h.upset.mu.Lock()
+	failed, began := h.upset.failed, h.upset.since
+	h.upset.failed = 0
+	h.upset.mu.Unlock()
+	if failed > 0 {
+		h.log.Info().Int("failed_calls", failed).Dur("after", since(began)).Msg("the store works again")
+	}
+}
