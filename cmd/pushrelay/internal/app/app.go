@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/term"
 )
 
 // EnvPrefix begins the environment variable of each setting: --admin-listen is PUSHRELAY_ADMIN_LISTEN.
@@ -81,6 +82,5 @@ func IsTerminal(w any) bool {
 	if !ok {
 		return false
 	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }

@@ -3,6 +3,8 @@ package app
 import (
 	"errors"
 	"fmt"
+
+	"pushrelay/session"
 )
 
 // Exit codes of all commands. They are part of the interface: scripts rely on them.
@@ -54,4 +56,13 @@ func CodeOf(err error) int {
 		return exit.Code
 	}
 	return ExitFailed
+}
+
+// Refusal gives the end of a client that is no use to dial again its exit code; other errors stay as they are.
+func Refusal(err error) error {
+	var terminal *session.TerminalError
+	if errors.As(err, &terminal) {
+		return Exitf(ExitRefused, "%w", err)
+	}
+	return err
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// LogSettings are the settings of logs; embed them in commands that log.
+// LogSettings are the settings of logs; embed them in commands that log, with the tag `set:"loglevel=..."`.
 type LogSettings struct {
 	LogFormat string `help:"Format of logs on stderr: json, text, or auto (text on a terminal)." enum:"auto,json,text" default:"auto"`
-	LogLevel  string `help:"Least level that is logged: debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
+	LogLevel  string `help:"Least level that is logged: debug, info, warn or error." enum:"debug,info,warn,error" default:"${loglevel}"`
 }
 
 // Logger builds the logger: one line an event, UTC with milliseconds.

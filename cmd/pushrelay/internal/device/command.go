@@ -2,17 +2,29 @@
 package device
 
 import (
+	"context"
+	"errors"
 	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/cmd/pushrelay/internal/keys"
+	"pushrelay/session/daemon"
 	"pushrelay/wire"
 )
+
+// lastWait is for what a second signal cuts short: commands are killed and grants given back.
+const lastWait = 4 * time.Second
 
 // Command is `pushrelay daemon`.
 type Command struct {
 	app.Config
-	app.LogSettings
+	app.LogSettings `embed:"" set:"loglevel=info"`
 
 	Relay   string `help:"URL of the relay." required:"" placeholder:"URL" group:"Device"`
 	Key     string `help:"The device's key file, from keygen." required:"" type:"path" placeholder:"FILE" group:"Device"`
@@ -71,5 +83,72 @@ func (c *Command) Run(s app.Streams) error {
 	if err := c.Validated(); err != nil {
 		return err
 	}
-	return app.Exitf(app.ExitFailed, "the daemon isn't part of this build")
+	key, err := keys.Read(c.Key)
+	if err != nil {
+		return err
+	}
+	runner, err := c.runner()
+	if err != nil {
+		return err
+	}
+	if c.CheckConfig {
+		return app.Print(s.Out, c.view())
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	log := c.Logger(s.Err)
+	d, err := daemon.New(daemon.Config{
+		URL: c.Relay, RunnerID: c.Runner, Keys: key, Dialect: wire.Dialect(c.Dialect), Capabilities: c.capabilities(),
+		Slots: c.Slots, Name: "pushrelay-daemon", Version: app.BuildInfo().Version, StateDir: c.State, Run: runner, CAFile: c.CA,
+		Log: log, OnEvent: func(e daemon.Event) { logEvent(log, e) },
+	})
+	if err != nil {
+		return app.Usagef("%w", err)
+	}
+	return c.keep(d, log, signals)
+}
+
+// keep runs d: the first signal stops it gracefully, the second one at once.
+func (c *Command) keep(d *daemon.Daemon, log zerolog.Logger, signals <-chan os.Signal) error {
+	over := make(chan error, 1)
+	go func() { over <- d.Run(context.Background()) }()
+	select {
+	case err := <-over:
+		return app.Refusal(err)
+	case s := <-signals:
+		log.Info().Str("event", "stop").Str("signal", s.String()).Str("within", c.StopWithin.String()).Msg("stopping")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.StopWithin)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- d.Stop(ctx) }()
+	select {
+	case err := <-stopped:
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = nil // given back, as --stop-within says
+		}
+		return errors.Join(err, app.Refusal(<-over))
+	case <-signals:
+	}
+	log.Warn().Str("event", "stop-cut").Msg("a second signal: giving everything back and ending")
+	cancel()
+	select {
+	case <-over: // running commands are killed and given back
+	case <-signals:
+	case <-time.After(lastWait):
+	}
+	return app.Exit(app.ExitInterrupted)
+}
+
+// logEvent writes one line for each step of a grant. Ids are other people's words: the logger escapes them.
+func logEvent(log zerolog.Logger, e daemon.Event) {
+	line := log.Info().Str("event", string(e.Type))
+	if e.Grant.JobID != "" {
+		line = line.Str("job", e.Grant.JobID).Str("lease", e.Grant.LeaseID).Str("kind", e.Kind)
+	}
+	if e.Detail != "" {
+		line = line.Str("detail", e.Detail)
+	}
+	line.Msg(string(e.Type))
 }

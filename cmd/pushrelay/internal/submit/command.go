@@ -2,15 +2,25 @@
 package submit
 
 import (
-	"time"
+	"context"
+	"crypto/rand"
+	"io"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
 
 	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/cmd/pushrelay/internal/keys"
+	"pushrelay/session/site"
+	"pushrelay/wire"
 )
 
 // Command is `pushrelay site submit`.
 type Command struct {
 	app.Config
-	app.LogSettings
+	app.LogSettings `embed:"" set:"loglevel=warn"`
 
 	File  string `arg:"" optional:"" help:"File whose lines are the jobs, or - for standard input." default:"-"`
 	Relay string `help:"URL of the relay." required:"" placeholder:"URL" group:"Site"`
@@ -19,12 +29,12 @@ type Command struct {
 	Owner string `help:"Whose devices should run the jobs." required:"" placeholder:"ID" group:"Site"`
 	CA    string `help:"PEM file with certificates to trust besides the system's." name:"ca" type:"path" placeholder:"FILE" group:"Site"`
 
-	Kind     string        `help:"Kind of the jobs." default:"llm.generate" enum:"llm.generate,llm.chat" group:"Jobs"`
-	Audience string        `help:"Who may run them: private (the owner's own devices) or team." default:"private" enum:"private,team" group:"Jobs"`
-	Deadline time.Duration `help:"How long the work is worth doing." default:"10m" group:"Jobs"`
-	IDPrefix string        `help:"Beginning of the job ids; the line's number follows. The same prefix again publishes nothing twice. Default: a random one." name:"id-prefix" placeholder:"PREFIX" group:"Jobs"`
+	Kind     string   `help:"Kind of the jobs." default:"llm.generate" enum:"llm.generate,llm.chat" group:"Jobs"`
+	Audience string   `help:"Who may run them: private (the owner's own devices) or team." default:"private" enum:"private,team" group:"Jobs"`
+	Deadline Deadline `help:"Until when the work is worth doing: a duration from now, or a time like 2030-01-31T12:00:00Z." default:"10m" group:"Jobs"`
+	IDPrefix string   `help:"Beginning of the job ids; the line's number follows. Default: a random one." name:"id-prefix" placeholder:"PREFIX" group:"Jobs"`
 
-	JSON bool `help:"Print each result as a line of JSON." name:"json" group:"Output"`
+	JSON bool `help:"Print each result as a line of JSON." name:"json" group:"Output" env:"-"`
 }
 
 // Help shows examples.
@@ -33,14 +43,77 @@ func (Command) Help() string {
 
   pushrelay site submit --relay http://127.0.0.1:8080 --key site.key --site site-one --owner owner-a prompts.txt
   echo 'Say hello' | pushrelay site submit --relay http://127.0.0.1:8080 --key site.key --site site-one --owner owner-a --json
-  pushrelay site submit --config site.json --deadline 1h --id-prefix nightly- prompts.txt
+  pushrelay site submit --config site.json --deadline 2030-01-31T12:00:00Z --id-prefix nightly- prompts.txt
 
-Results are printed as they come, each with its job's id. Ctrl-C cancels what is open and waits for it briefly; a second one ends at once.
+Results are printed as they come, each with its job's id. Empty lines are no jobs. Ctrl-C cancels what is open and waits for it briefly; a second one ends at once.
+
+To repeat a submission that was cut short, give the same --id-prefix and the same time as --deadline: nothing is published twice, and results that waited are printed.
 
 Exit codes: 0 all jobs succeeded, 4 some failed, 5 none succeeded, 3 refused by the relay, 130 interrupted.`
 }
 
+// Validated refuses settings that can't work, each with what to do.
+func (c *Command) Validated() error {
+	if u, err := url.Parse(c.Relay); err != nil || u.Host == "" {
+		return app.Usagef("--relay %q isn't a URL; write for instance https://relay.example.org", c.Relay)
+	}
+	if err := c.Deadline.check(); err != nil {
+		return err
+	}
+	if len(c.IDPrefix) > wire.MaxIDBytes-20 || strings.ContainsFunc(c.IDPrefix, func(r rune) bool { return r < ' ' }) {
+		return app.Usagef("--id-prefix is longer than %d bytes or has control characters; choose another", wire.MaxIDBytes-20)
+	}
+	return nil
+}
+
 // Run publishes the jobs and waits for their results.
-func (c *Command) Run(s app.Streams) error {
-	return app.Exitf(app.ExitFailed, "the site isn't part of this build")
+func (c *Command) Run(ctx context.Context, s app.Streams) error {
+	if err := c.Validated(); err != nil {
+		return err
+	}
+	key, err := keys.Read(c.Key)
+	if err != nil {
+		return err
+	}
+	if c.CheckConfig {
+		return app.Print(s.Out, c.view())
+	}
+	in, err := c.open(s.In)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if c.IDPrefix == "" {
+		c.IDPrefix = strings.ToLower(rand.Text()[:8]) + "-"
+	}
+	r := newRun(c, s)
+	r.site, err = site.New(site.Config{
+		URL: c.Relay, SiteID: c.Site, Keys: key, Name: "pushrelay-site", Version: app.BuildInfo().Version, CAFile: c.CA,
+		Log: c.Logger(s.Err), OnResult: r.result, OnNotice: r.notice, LeaveUnknown: true,
+	})
+	if err != nil {
+		return app.Usagef("%w", err)
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	return app.Refusal(r.do(ctx, in, signals))
+}
+
+func (c *Command) open(stdin io.Reader) (io.ReadCloser, error) {
+	if c.File == "-" {
+		return io.NopCloser(stdin), nil
+	}
+	file, err := os.Open(c.File)
+	if err != nil {
+		return nil, app.Usagef("the jobs can't be read: %w", err)
+	}
+	return file, nil
+}
+
+func (c *Command) view() map[string]any {
+	return map[string]any{
+		"file": c.File, "relay": c.Relay, "key": c.Key, "site": c.Site, "owner": c.Owner, "ca": c.CA, "kind": c.Kind,
+		"audience": c.Audience, "deadline": c.Deadline.String(), "id-prefix": c.IDPrefix,
+	}
 }

@@ -1,0 +1,73 @@
+package device
+
+import (
+	"os"
+	"strings"
+
+	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/session/daemon"
+	"pushrelay/wire"
+)
+
+// maxKeyFileBytes bounds an API key's file; a longer one is surely another file.
+const maxKeyFileBytes = 4096
+
+// Shell answers the command line that runs cmd the way a terminal would.
+func Shell(cmd string) []string { return []string{"/bin/sh", "-c", cmd} }
+
+func (c *Command) runner() (daemon.Runner, error) {
+	if c.Exec != "" {
+		return &daemon.ExecRunner{Command: Shell(c.Exec), Model: c.model()}, nil
+	}
+	key := ""
+	if c.OpenAIKey != "" {
+		raw, err := os.ReadFile(c.OpenAIKey)
+		if err != nil {
+			return nil, app.Usagef("--openai-key-file can't be read: %w", err)
+		}
+		key = strings.TrimSpace(string(raw))
+		if key == "" || len(raw) > maxKeyFileBytes || strings.ContainsAny(key, "\r\n") {
+			return nil, app.Usagef("--openai-key-file %s must hold one line, the API key", c.OpenAIKey)
+		}
+	}
+	return &daemon.OpenAIRunner{BaseURL: c.OpenAI, Model: c.Model, APIKey: key}, nil
+}
+
+// model is the name under which results say what ran.
+func (c *Command) model() string {
+	if c.Model != "" {
+		return c.Model
+	}
+	if words := strings.Fields(c.Exec); len(words) > 0 {
+		return words[0]
+	}
+	return "command"
+}
+
+// capabilities are what the relay may offer jobs by: one for each kind.
+func (c *Command) capabilities() []wire.Capability {
+	class, backend := "process", "exec"
+	if c.OpenAI != "" {
+		class, backend = "http", "openai"
+	}
+	scopes := wire.Dialect(c.Dialect).Audiences()
+	scope := c.OfferScope
+	if scope == "" {
+		scope = scopes[len(scopes)-1]
+	}
+	var caps []wire.Capability
+	for _, kind := range c.Kind {
+		caps = append(caps, wire.Capability{
+			Kind: kind, BackendID: backend, BackendClass: class, Service: backend, Model: c.model(), OfferScope: scope,
+		})
+	}
+	return caps
+}
+
+func (c *Command) view() map[string]any {
+	return map[string]any{
+		"relay": c.Relay, "key": c.Key, "runner": c.Runner, "state": c.State, "ca": c.CA, "dialect": c.Dialect,
+		"slots": c.Slots, "kind": c.Kind, "offer-scope": c.OfferScope, "exec": c.Exec, "openai": c.OpenAI,
+		"openai-key-file": c.OpenAIKey, "model": c.Model, "stop-within": c.StopWithin.String(),
+	}
+}

@@ -1,0 +1,304 @@
+package submit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/session/site"
+	"pushrelay/wire"
+	"pushrelay/wire/seal"
+)
+
+const (
+	maxOpen    = 1024             // jobs published and not over; the rest waits in the input
+	batchSize  = 128              // jobs published at once
+	patience   = 5 * time.Second  // for what is open after Ctrl-C, and for a result that should be waiting
+	overdue    = 15 * time.Second // after a deadline, then a job counts as unanswered
+	checkEvery = time.Second
+)
+
+var errForeign = errors.New("a job of another submission")
+
+// opened is a job that isn't over.
+type opened struct {
+	line     int
+	began    time.Time
+	deadline time.Time // after it, or over at the latest
+}
+
+// run is one submission.
+type run struct {
+	cmd  *Command
+	site *site.Site
+	out  *printer
+	bar  *progress
+
+	places chan struct{} // one for each job that may be open
+
+	mu      sync.Mutex
+	open    map[string]opened
+	ok      int
+	failed  int
+	allRead bool
+	changed chan struct{} // has a value after each change
+}
+
+func newRun(c *Command, s app.Streams) *run {
+	r := &run{cmd: c, open: map[string]opened{}, places: make(chan struct{}, maxOpen), changed: make(chan struct{}, 1)}
+	r.bar = newProgress(s.Err, !c.JSON || !app.IsTerminal(s.Out))
+	r.out = newPrinter(s.Out, c.JSON, r.bar)
+	return r
+}
+
+// do publishes everything and waits for all of it, or for a signal.
+func (r *run) do(ctx context.Context, in io.Reader, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	life, ended := context.WithCancel(context.Background())
+	defer ended()
+	over := make(chan error, 1)
+	go func() { over <- r.site.Run(life) }()
+	published := make(chan error, 1)
+	go func() { published <- r.publish(ctx, in) }()
+
+	err, running := r.watch(signals, over, published)
+	cancel()
+	ended()
+	if running {
+		<-over
+	}
+	r.bar.clear()
+	if writing := r.out.failure(); err == nil && writing != nil {
+		err = writing
+	}
+	return r.verdict(err)
+}
+
+// watch waits for the end; running tells whether the site still runs then.
+func (r *run) watch(signals <-chan os.Signal, over, published <-chan error) (err error, running bool) {
+	ticker := time.NewTicker(checkEvery)
+	defer ticker.Stop()
+	var read error
+	for !r.finished() {
+		select {
+		case err := <-over:
+			return err, false
+		case read = <-published:
+			published = nil
+		case <-signals:
+			return r.interrupted(signals), true
+		case now := <-ticker.C:
+			r.giveUp(now)
+		case <-r.changed:
+		}
+		r.show()
+	}
+	if read == nil && published != nil {
+		read = <-published // it ended with the input
+	}
+	return read, true
+}
+
+// publish turns lines into jobs, with at most maxOpen of them open.
+func (r *run) publish(ctx context.Context, in io.Reader) error {
+	defer r.change(func() { r.allRead = true })
+	lines, failed := readLines(ctx, in)
+	for more := true; more; {
+		var batch []line
+		batch, more = gather(ctx, lines, batchSize)
+		for range batch {
+			select {
+			case r.places <- struct{}{}:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		if len(batch) > 0 {
+			r.submit(ctx, batch)
+		}
+	}
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+func (r *run) submit(ctx context.Context, batch []line) {
+	now := time.Now()
+	deadline := r.cmd.Deadline.from(now)
+	jobs := make([]site.Job, 0, len(batch))
+	for _, l := range batch {
+		id := r.cmd.IDPrefix + strconv.Itoa(l.number)
+		r.change(func() { r.open[id] = opened{line: l.number, began: now, deadline: deadline} })
+		payload, err := r.payload(l.text)
+		if err != nil {
+			r.end(id, ending{state: "refused", code: string(wire.CodeBadRequest), message: err.Error()})
+			continue
+		}
+		jobs = append(jobs, site.Job{
+			ID: id, Kind: r.cmd.Kind, Owner: r.cmd.Owner, Audience: r.cmd.Audience, Deadline: deadline, Payload: payload,
+		})
+	}
+	for _, a := range r.site.Submit(ctx, jobs...) {
+		switch {
+		case errors.Is(a.Err, site.ErrPending), errors.Is(a.Err, site.ErrWithdrawn): // interrupted: cancelled there
+		case a.Err != nil:
+			e := wire.AsError(a.Err)
+			r.end(a.JobID, ending{state: "refused", code: string(e.Code), message: e.Message})
+		case a.State == "done": // by an earlier submission: its result comes at once, or was collected long ago
+			r.hasten(a.JobID)
+		}
+	}
+}
+
+func (r *run) payload(text string) ([]byte, error) {
+	if r.cmd.Kind == site.KindChat {
+		return seal.ChatPayload{Messages: []seal.Message{{Role: "user", Content: text}}}.Encode()
+	}
+	return seal.GeneratePayload{Prompt: text}.Encode()
+}
+
+// result hears of a finished job; those of others are left to them.
+func (r *run) result(_ context.Context, got site.Result) error {
+	e := ending{runner: got.RunnerID, owner: got.RunnerOwner, state: got.Disposition, model: got.Ran.Model}
+	switch {
+	case !got.Verified:
+		e.state, e.code, e.message = wire.DispositionError, "unverified", got.Err.Error()
+	case got.Disposition == wire.DispositionOK:
+		e.ok, e.text = true, got.Outcome.Text
+	case got.Disposition == wire.DispositionError:
+		e.code, e.message = got.Outcome.Code, got.Outcome.Message
+	}
+	return r.end(got.JobID, e)
+}
+
+func (r *run) notice(_ context.Context, n site.Notice) error {
+	return r.end(n.JobID, ending{state: "dropped", code: n.Why})
+}
+
+// end prints a job's end, once.
+func (r *run) end(id string, e ending) error {
+	r.mu.Lock()
+	job, known := r.open[id]
+	delete(r.open, id)
+	if known && e.ok {
+		r.ok++
+	} else if known {
+		r.failed++
+	}
+	r.mu.Unlock()
+	if !known {
+		return errForeign
+	}
+	<-r.places
+	e.id, e.line, e.took = id, job.line, time.Since(job.began)
+	r.out.print(e)
+	r.change(func() {})
+	return nil
+}
+
+// hasten expects a job's end soon.
+func (r *run) hasten(id string) {
+	r.change(func() {
+		if job, open := r.open[id]; open {
+			job.deadline = time.Now().Add(patience - overdue)
+			r.open[id] = job
+		}
+	})
+}
+
+// giveUp ends jobs that should have ended long ago: the relay can't be reached, or lost them.
+func (r *run) giveUp(now time.Time) {
+	r.mu.Lock()
+	var late []string
+	for id, job := range r.open {
+		if now.After(job.deadline.Add(overdue)) {
+			late = append(late, id)
+		}
+	}
+	r.mu.Unlock()
+	for _, id := range late {
+		_ = r.end(id, ending{state: "unanswered", code: "unanswered", message: "neither a result nor a notice came in time"})
+	}
+}
+
+// interrupted cancels what is open and waits for it briefly, or for another signal.
+func (r *run) interrupted(signals <-chan os.Signal) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	r.mu.Lock()
+	ids := make([]string, 0, len(r.open))
+	for id := range r.open {
+		ids = append(ids, id)
+	}
+	r.allRead = true
+	r.mu.Unlock()
+	_, err := r.site.Cancel(ctx, ids...)
+	for err == nil && !r.finished() {
+		select {
+		case <-r.changed:
+			r.show()
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return app.Exitf(app.ExitInterrupted, "interrupted: %d of %d open jobs were cancelled and ended", len(ids)-r.left(), len(ids))
+}
+
+func (r *run) change(f func()) {
+	r.mu.Lock()
+	f()
+	r.mu.Unlock()
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (r *run) left() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.open)
+}
+
+func (r *run) finished() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.allRead && len(r.open) == 0
+}
+
+func (r *run) show() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bar.draw(r.ok, r.failed, len(r.open), r.allRead)
+}
+
+// verdict turns counts into an exit code.
+func (r *run) verdict(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case r.failed == 0:
+		return nil
+	case r.ok == 0:
+		return app.Exitf(app.ExitNone, "none of %d jobs succeeded", r.failed)
+	}
+	return app.Exitf(app.ExitSome, "%d of %d jobs failed", r.failed, r.ok+r.failed)
+}
