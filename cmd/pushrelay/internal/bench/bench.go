@@ -10,7 +10,6 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,11 +17,17 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"pushrelay/cmd/pushrelay/internal/app"
 )
 
 // Command is `pushrelay bench`, a field of the program's command line.
 type Command struct {
-	Child Child `cmd:"" hidden:"" help:"A process that a bench measures."`
+	Lifecycle Lifecycle `cmd:"" help:"Whole lives of jobs a second, against bare WebSocket echoes."`
+	Latency   Latency   `cmd:"" help:"Time from enqueue to result of one job at a time."`
+	Idle      Idle      `cmd:"" help:"Resident memory of an idle session, against a bare WebSocket connection."`
+	Storm     Storm     `cmd:"" help:"Sessions cut all at once: time until all are back."`
+	Child     Child     `cmd:"" hidden:"" help:"A process that a bench measures."`
 }
 
 // Output is how a figure is shown.
@@ -35,17 +40,13 @@ type Output struct {
 type figure interface{ rows() [][2]string }
 
 // run measures until an interrupt and prints what was found.
-func (o Output) run(measure func(ctx context.Context) (figure, error)) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+func (o Output) run(ctx context.Context, out io.Writer, measure func(ctx context.Context) (figure, error)) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return o.print(ctx, os.Stdout, measure)
-}
-
-func (o Output) print(ctx context.Context, out io.Writer, measure func(ctx context.Context) (figure, error)) error {
 	f, err := measure(ctx)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
-			return fmt.Errorf("bench: %w", cause)
+		if ctx.Err() != nil {
+			return app.Exit(app.ExitInterrupted)
 		}
 		return fmt.Errorf("bench: %w", err)
 	}
@@ -62,7 +63,17 @@ func (o Output) print(ctx context.Context, out io.Writer, measure func(ctx conte
 // within answers an error unless low <= v <= high; name is the flag's.
 func within[T int | float64](name string, v, low, high T) error {
 	if v < low || v > high {
-		return fmt.Errorf("--%s must be %v to %v", name, low, high)
+		return app.Usagef("--%s is %v; set it from %v to %v", name, v, low, high)
+	}
+	return nil
+}
+
+// firstError answers the first of several checks that failed.
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

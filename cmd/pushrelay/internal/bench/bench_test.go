@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
+	"go.uber.org/goleak"
+
+	"pushrelay/cmd/pushrelay/internal/app"
 )
 
 // TestMain is also what the children of these tests run.
@@ -17,11 +19,9 @@ func TestMain(m *testing.M) {
 		var program struct {
 			Bench Command `cmd:""`
 		}
-		line := kong.Parse(&program)
-		line.FatalIfErrorf(line.Run())
-		return
+		os.Exit(app.Main(context.Background(), &program, app.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // object prints a figure as --json does and reads it back.
@@ -31,7 +31,7 @@ func object(t *testing.T, o Output, measure func(ctx context.Context) (figure, e
 	defer cancel()
 	o.JSON = true
 	var out bytes.Buffer
-	if err := o.print(ctx, &out, measure); err != nil {
+	if err := o.run(ctx, &out, measure); err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]any{}

@@ -15,6 +15,7 @@ import (
 type Child struct {
 	Echo  EchoChild  `cmd:"" help:"A bare WebSocket server that echoes every message."`
 	Hold  HoldChild  `cmd:"" help:"A bare WebSocket server that reads and says nothing."`
+	Relay RelayChild `cmd:"" help:"A relay."`
 }
 
 // EchoChild is the baseline of lives: a plain server of the WebSocket library.

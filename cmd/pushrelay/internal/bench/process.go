@@ -9,8 +9,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
+
+	"pushrelay/cmd/pushrelay/internal/app"
 )
 
 // childEnd is how long a child may take to end after its stdin closed, before it is killed.
@@ -24,8 +27,8 @@ type process struct {
 	lines *bufio.Reader
 }
 
-// start runs this executable again as `bench child ARGS` and waits for its address. Its stderr is this process's.
-// The child ends with close, with ctx, and with this process.
+// start runs this executable again as `bench child ARGS` and waits for its address. Its stderr is this process's,
+// its environment too but for settings of a relay. The child ends with close, with ctx, and with this process.
 func start(ctx context.Context, exe string, args ...string) (*process, error) {
 	if exe == "" {
 		own, err := os.Executable()
@@ -36,6 +39,7 @@ func start(ctx context.Context, exe string, args ...string) (*process, error) {
 	}
 	cmd := exec.CommandContext(ctx, exe, append([]string{"bench", "child"}, args...)...)
 	cmd.Stderr = os.Stderr
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, app.EnvPrefix+"_") })
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

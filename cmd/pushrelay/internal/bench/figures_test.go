@@ -1,0 +1,65 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+
+	"pushrelay/cmd/pushrelay/internal/app"
+)
+
+func TestLifecycleShowsItsFigures(t *testing.T) {
+	c := Lifecycle{Sites: 3, Daemons: 4, Open: 24, Slots: 4, Queued: 300, Seconds: 0.3, Rounds: 1}
+	found := object(t, c.Output, c.measure)
+	positive(t, found, "lives_per_second", "echoes_per_second", "ratio", "lives", "frames_per_life")
+	depth, _ := found["depth"].([]any)
+	if len(depth) != 2 {
+		t.Fatalf("depth is %v, want two entries", found["depth"])
+	}
+	for _, entry := range depth {
+		positive(t, entry.(map[string]any), "queued", "lives_per_second", "ratio")
+	}
+}
+
+func TestLifecycleWithoutDepth(t *testing.T) {
+	c := Lifecycle{Sites: 1, Daemons: 1, Open: 1, Slots: 1, Seconds: 0.1, Rounds: 1}
+	found := object(t, c.Output, c.measure)
+	positive(t, found, "lives_per_second", "ratio")
+	if found["depth"] != nil {
+		t.Errorf("depth is %v, want none", found["depth"])
+	}
+}
+
+func TestLatencyShowsItsFigures(t *testing.T) {
+	c := Latency{Jobs: 20, Warmup: 2}
+	positive(t, object(t, c.Output, c.measure), "jobs", "median_ms", "p99_ms", "max_ms")
+}
+
+func TestIdleShowsItsFigures(t *testing.T) {
+	c := Idle{Sessions: 60, Rounds: 1}
+	positive(t, object(t, c.Output, c.measure), "sessions", "bytes_per_session", "bare_bytes_per_session", "ratio")
+}
+
+func TestStormShowsItsFigures(t *testing.T) {
+	c := Storm{Sessions: 40, Rounds: 1}
+	positive(t, object(t, c.Output, c.measure), "sessions", "seconds", "slowest_ms")
+}
+
+func TestFlagsOutOfRangeAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		flag  string
+		check interface{ Validate() error }
+	}{
+		{"sites", &Lifecycle{Daemons: 1, Open: 1, Slots: 1, Seconds: 1, Rounds: 1}},
+		{"slots", &Lifecycle{Sites: 1, Daemons: 1, Open: 1, Slots: 65, Seconds: 1, Rounds: 1}},
+		{"seconds", &Lifecycle{Sites: 1, Daemons: 1, Open: 1, Slots: 1, Seconds: 1e6, Rounds: 1}},
+		{"jobs", &Latency{Jobs: 1}},
+		{"warmup", &Latency{Jobs: 10, Warmup: -1}},
+		{"sessions", &Idle{Rounds: 1}},
+		{"rounds", &Storm{Sessions: 1}},
+	} {
+		err := c.check.Validate()
+		if app.CodeOf(err) != app.ExitUsage || !strings.Contains(err.Error(), "--"+c.flag) {
+			t.Errorf("%T: %v, want usage of --%s", c.check, err, c.flag)
+		}
+	}
+}

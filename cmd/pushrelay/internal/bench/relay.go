@@ -1,0 +1,71 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/cmd/pushrelay/internal/serve"
+)
+
+// RelayChild is a relay as `pushrelay serve` runs it, with fixed settings.
+type RelayChild struct {
+	Projection string `arg:"" type:"path" help:"The generated projection."`
+}
+
+// Run serves until stdin ends.
+func (c *RelayChild) Run(ctx context.Context) error {
+	addr, err := freeAddr()
+	if err != nil {
+		return err
+	}
+	var program struct {
+		Serve serve.Command `cmd:""`
+	}
+	announced := &firstWrite{done: make(chan struct{})}
+	ended := make(chan int, 1)
+	go func() {
+		ended <- app.Main(ctx, &program, app.Streams{In: os.Stdin, Out: announced, Err: os.Stderr}, []string{
+			"serve", "--projection", c.Projection, "--listen", addr, "--public-url", "http://" + addr, "--admin-listen", "off",
+			"--jobs-per-site", "10000000", "--bytes-per-site", "16GiB", "--log-level", "error",
+		})
+	}()
+	select {
+	case code := <-ended:
+		return fmt.Errorf("the relay ended with %d", code)
+	case <-announced.done:
+	}
+	control := controller{out: os.Stdout}
+	control.say(answer{Addr: addr})
+	control.serve(os.Stdin) // the process ends behind it; a drain would only take time
+	return nil
+}
+
+// firstWrite tells that something was written, which a relay does when it is ready.
+type firstWrite struct {
+	once sync.Once
+	done chan struct{}
+}
+
+// Write implements io.Writer.
+func (w *firstWrite) Write(p []byte) (int, error) {
+	w.once.Do(func() { close(w.done) })
+	return len(p), nil
+}
+
+// freeAddr answers a loopback address that nobody listens on just now.
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// startRelay starts a relay for a world.
+func startRelay(ctx context.Context, exe string, w *world) (*process, error) {
+	return start(ctx, exe, "relay", w.path)
+}
