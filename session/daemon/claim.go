@@ -66,15 +66,15 @@ func (d *Daemon) offer(l *link, g wire.Grant, stub wire.Stub) (reason string) {
 	w := &work{grant: g, stub: stub}
 	d.mu.Lock()
 	reason = d.judge(l, w)
-	if reason == "" && d.ledger.byGrant[g] == nil {
-		if d.ledger.add(w) {
-			l.pending = append(l.pending, w)
-		} else {
-			reason = wire.ReleaseBackendDown // another grant of the job is still at work here
-		}
+	fresh := reason == "" && d.ledger.byGrant[g] == nil
+	if fresh && !d.ledger.add(w) {
+		fresh, reason = false, wire.ReleaseBackendDown // another grant of the job is still at work here
+	}
+	if fresh {
+		l.pending = append(l.pending, w)
 	}
 	d.mu.Unlock()
-	if reason == "" {
+	if fresh {
 		d.event(EventOffered, g, stub.Kind, "")
 	}
 	return reason
@@ -161,12 +161,12 @@ func (d *Daemon) accept(l *link, grants []wire.Grant) {
 		for _, g := range grants {
 			d.event(EventAccepted, g, "", "")
 		}
-		d.lose(l, reply.Lost, wire.LostUnaccepted)
-	case ended(err), passing(err):
-		d.log.Warn().Err(err).Int("jobs", len(grants)).Msg("an accept wasn't answered; the relay says later what became of it")
+		d.lose(reply.Lost, wire.LostUnaccepted)
+	case ended(err), passing(err), errors.Is(err, errGarbled):
+		d.log.Warn().Str("error", saying(err)).Int("jobs", len(grants)).Msg("an accept wasn't answered; the relay says later what became of it")
 	default:
-		d.log.Warn().Err(err).Int("jobs", len(grants)).Msg("the relay refused an accept; its jobs are dropped")
-		d.lose(l, grants, wire.LostUnaccepted)
+		d.log.Warn().Str("error", saying(err)).Int("jobs", len(grants)).Msg("the relay refused an accept; its jobs are dropped")
+		d.lose(grants, wire.LostUnaccepted)
 	}
 }
 
@@ -185,7 +185,7 @@ func (d *Daemon) release(ctx context.Context, l *link, grants []wire.Grant, reas
 			return wire.AppendRelease(dst, id, batch, reason)
 		})
 		if err != nil && !ended(err) {
-			d.log.Warn().Err(err).Int("jobs", len(batch)).Msg("jobs couldn't be given back; they go back when their leases end")
+			d.log.Warn().Str("error", saying(err)).Int("jobs", len(batch)).Msg("jobs couldn't be given back; they go back when their leases end")
 		}
 		for _, g := range batch {
 			d.event(EventReleased, g, "", reason)
@@ -213,12 +213,24 @@ func request[T any](ctx context.Context, l *link, build func(dst []byte, id stri
 	for try := 1; ; try++ {
 		raw, err := l.conn.Request(ctx, build)
 		if err == nil {
-			return wire.Decode[T](raw)
+			return read[T](raw)
 		}
 		if !passing(err) || try == maxTries || sleep(ctx, pause(try, err)) != nil {
 			return zero, err
 		}
 	}
+}
+
+// errGarbled means that an answer of the relay can't be read: whether the request took effect is unknown.
+var errGarbled = errors.New("daemon: the relay's answer can't be read")
+
+// read decodes an answer. What is wrong with it isn't a refusal, so its error isn't one.
+func read[T any](raw []byte) (T, error) {
+	v, err := wire.Decode[T](raw)
+	if err != nil {
+		return v, errGarbled
+	}
+	return v, nil
 }
 
 // passing reports a refusal after which the same request may succeed.

@@ -94,7 +94,7 @@ func (d *Daemon) openState() error {
 		d.log.Warn().Int("lines", skipped).Msg("the record of finished grants is damaged; the rest of it is used")
 	}
 	shelf, records, err := openShelf(filepath.Join(d.cfg.StateDir, "results"), func(name string, err error) {
-		d.log.Error().Err(err).Str("file", name).Msg("a kept result is damaged and was set aside; its job will run again")
+		d.log.Error().Str("error", saying(err)).Str("file", name).Msg("a kept result is damaged and was set aside; its job will run again")
 	})
 	if err != nil {
 		return errors.Join(err, d.closeState())
@@ -122,7 +122,18 @@ func (d *Daemon) hello(b *wire.HelloBody) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b.Paused = d.paused || d.stopping
-	b.ActiveLeases = d.ledger.active()
+	b.ActiveLeases = fitting(d.ledger.active(), d.budget)
+}
+
+// fitting cuts a list of grants to what a hello has room for. New work stops before that; only results that were kept
+// from a time with fewer capabilities can be too many.
+func fitting(grants []wire.Grant, room int) []wire.Grant {
+	for i, g := range grants {
+		if room -= grantBytes(g); room < 0 {
+			return grants[:i]
+		}
+	}
+	return grants
 }
 
 // Run keeps a session up until ctx ends, Stop was called or the relay ended it for good; then everything that it started
@@ -177,11 +188,14 @@ func (d *Daemon) wind(ctx context.Context) error {
 	l := d.link
 	d.mu.Unlock()
 	d.log.Info().Msg("stopping: no new jobs are taken")
-	d.giveBack(l, wire.ReleaseShutdown, offered, awaiting)
-	if l != nil && ctx.Err() == nil {
-		d.announce(ctx, l)
+	err := ctx.Err()
+	if err == nil {
+		d.giveBack(l, wire.ReleaseShutdown, offered, awaiting)
+		if l != nil {
+			d.announce(ctx, l)
+		}
+		err = d.drained(ctx)
 	}
-	err := d.drained(ctx)
 	if err != nil {
 		d.giveBack(l, wire.ReleaseShutdown, offered, awaiting, running)
 	}
@@ -269,7 +283,7 @@ func (d *Daemon) announce(ctx context.Context, l *link) {
 		return append(dst, b...)
 	})
 	if err != nil {
-		d.log.Warn().Err(err).Msg("the relay wasn't told whether jobs are wanted; the next hello tells it")
+		d.log.Warn().Str("error", saying(err)).Msg("the relay wasn't told whether jobs are wanted; the next hello tells it")
 	}
 }
 

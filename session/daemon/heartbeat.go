@@ -73,16 +73,16 @@ func (d *Daemon) beat(l *link) error {
 	})
 	var reply wire.HeartbeatReply
 	if err == nil {
-		reply, err = wire.Decode[wire.HeartbeatReply](raw)
+		reply, err = read[wire.HeartbeatReply](raw)
 	}
 	if err != nil {
 		if l.ctx.Err() == nil {
-			d.log.Warn().Err(err).Msg("a heartbeat wasn't answered; the next one tries again")
+			d.log.Warn().Str("error", saying(err)).Msg("a heartbeat wasn't answered; the next one tries again")
 		}
 		return err
 	}
 	d.confirm(l)
-	d.lose(l, reply.Lost, "")
+	d.lose(reply.Lost, "")
 	d.cancelGrants(l, reply.Cancel)
 	return nil
 }

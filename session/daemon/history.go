@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"pushrelay/wire"
 )
@@ -18,10 +19,13 @@ const (
 )
 
 // history records finished grants on disk, so that none is run again: at least the last 4,096, at most twice as many.
-// The caller guards it.
+// Lock order: disk, then mu.
 type history struct {
-	dir       string
-	file      *os.File
+	dir  string
+	disk sync.Mutex // guards file, held while it is written
+	file *os.File
+
+	mu        sync.Mutex // guards the maps
 	now, past map[wire.Grant]struct{}
 }
 
@@ -75,6 +79,8 @@ func readHistory(path string) (map[wire.Grant]struct{}, int, error) {
 }
 
 func (h *history) has(g wire.Grant) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	_, a := h.now[g]
 	_, b := h.past[g]
 	return a || b
@@ -82,10 +88,15 @@ func (h *history) has(g wire.Grant) bool {
 
 // add records a grant; an error means that only the disk doesn't know it.
 func (h *history) add(g wire.Grant) error {
+	h.disk.Lock()
+	defer h.disk.Unlock()
 	if h.has(g) {
 		return nil
 	}
+	h.mu.Lock()
 	h.now[g] = struct{}{}
+	full := len(h.now) >= historyMax
+	h.mu.Unlock()
 	line, err := wire.Encode(g)
 	if err != nil {
 		return err
@@ -96,15 +107,17 @@ func (h *history) add(g wire.Grant) error {
 	if err := h.file.Sync(); err != nil {
 		return err
 	}
-	if len(h.now) >= historyMax {
+	if full {
 		return h.turn()
 	}
 	return nil
 }
 
-// turn makes the current file the past one.
+// turn makes the current file the past one. disk is held.
 func (h *history) turn() error {
+	h.mu.Lock()
 	h.past, h.now = h.now, map[wire.Grant]struct{}{}
+	h.mu.Unlock()
 	current := filepath.Join(h.dir, historyName)
 	err := errors.Join(h.file.Close(), os.Rename(current, filepath.Join(h.dir, historyPast)))
 	f, openErr := os.OpenFile(current, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)

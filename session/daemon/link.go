@@ -60,7 +60,7 @@ func (d *Daemon) welcome(ctx context.Context, c conn, w wire.Welcome) {
 	d.log.Info().Str("session", printable(c.SessionID())).Int("sites", len(view.listed)).Int("awaitingConsent", len(w.AwaitingConsent)).
 		Int64("skewMs", w.SkewMs).Msg("connected")
 	d.event(EventConnected, wire.Grant{}, "", c.SessionID())
-	d.lose(l, w.Lost, "")
+	d.lose(w.Lost, "")
 	d.cancelGrants(l, w.Cancel)
 	d.work.Go(func() { d.acceptor(l) })
 	d.work.Go(func() { d.heartbeat(l) })
@@ -139,7 +139,7 @@ func (d *Daemon) push(c conn, head wire.Head, frame []byte) {
 		err = errors.New("daemon: a push of a type that this version doesn't know")
 	}
 	if err != nil {
-		d.log.Warn().Err(err).Str("type", printable(string(head.Type))).Msg("a frame of the relay was dropped")
+		d.log.Warn().Str("error", saying(err)).Str("type", printable(string(head.Type))).Msg("a frame of the relay was dropped")
 	}
 }
 
@@ -152,7 +152,7 @@ func (d *Daemon) grantsPush(l *link, t wire.FrameType, frame []byte) error {
 		d.cancelGrants(l, f.Grants)
 		return nil
 	}
-	d.lose(l, f.Grants, f.Reason)
+	d.lose(f.Grants, f.Reason)
 	if f.Reason == wire.LostUnaccepted {
 		d.work.Go(func() { d.announce(l.ctx, l) }) // nothing more comes before the daemon says ready
 	}
@@ -160,7 +160,7 @@ func (d *Daemon) grantsPush(l *link, t wire.FrameType, frame []byte) error {
 }
 
 // lose ends grants that are gone: what runs is stopped, nothing is reported.
-func (d *Daemon) lose(_ *link, grants []wire.Grant, reason string) {
+func (d *Daemon) lose(grants []wire.Grant, reason string) {
 	var gone []*work
 	d.mu.Lock()
 	for _, g := range grants {
@@ -222,5 +222,5 @@ func (d *Daemon) revoked() {
 		}
 	}
 	d.mu.Unlock()
-	d.lose(nil, grants, wire.LostWithdrawn)
+	d.lose(grants, wire.LostWithdrawn)
 }

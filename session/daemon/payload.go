@@ -138,11 +138,11 @@ func (d *Daemon) fetch(l *link, g wire.Grant) {
 		raw, err := l.conn.Request(l.ctx, func(dst []byte, id string) []byte { return wire.AppendFetch(dst, id, g) })
 		if err == nil {
 			var reply wire.FetchReply
-			if reply, err = wire.Decode[wire.FetchReply](raw); err == nil {
+			if reply, err = read[wire.FetchReply](raw); err == nil {
 				d.begin(l, g, reply.Envelope)
 				return
 			}
-			d.log.Warn().Err(err).Msg("the answer to a fetch can't be read")
+			d.log.Warn().Str("error", saying(err)).Msg("the answer to a fetch can't be read")
 			return
 		}
 		var refused *wire.Error
@@ -151,7 +151,7 @@ func (d *Daemon) fetch(l *link, g wire.Grant) {
 			return
 		case !passing(err):
 			d.grantLog(g).Str("code", printable(string(refused.Code))).Msg("the payload is not to be had; the grant is dropped")
-			d.lose(l, []wire.Grant{g}, string(refused.Code))
+			d.lose([]wire.Grant{g}, string(refused.Code))
 			return
 		}
 		if sleep(l.ctx, pause(try, err)) != nil {

@@ -21,7 +21,7 @@ const (
 func (d *Daemon) perform(ctx context.Context, l *link, w *work, view sites, envelope []byte) {
 	got, err := d.open(w, view, envelope)
 	if err != nil {
-		d.grantLog(w.grant).Err(err).Msg("a payload doesn't verify and was not run")
+		d.grantLog(w.grant).Str("error", saying(err)).Msg("a payload doesn't verify and was not run")
 		d.handBack(l, w, wire.ReleaseRefused)
 		return
 	}
@@ -38,7 +38,7 @@ func (d *Daemon) perform(ctx context.Context, l *link, w *work, view sites, enve
 		return // nothing is reported; who stopped it gave the grant back
 	}
 	if errors.Is(err, ErrUnavailable) && d.firstTimeDown(w) {
-		d.grantLog(w.grant).Err(err).Msg("the backend is down; the job was given back")
+		d.grantLog(w.grant).Str("error", saying(err)).Msg("the backend is down; the job was given back")
 		d.handBack(l, w, wire.ReleaseBackendDown)
 		return
 	}
@@ -113,6 +113,9 @@ func (d *Daemon) ran(w *work, a Answer, took time.Duration) seal.Ran {
 	if r.Model == "" {
 		r.Model = c.Model
 	}
+	if d.cfg.Dialect != wire.Dialect0 { // which doesn't know the member
+		r.Stop = a.Stop
+	}
 	if r.BackendClass != "http" && r.BackendClass != "process" {
 		r.BackendClass = c.BackendClass
 	}
@@ -144,7 +147,7 @@ func (d *Daemon) finish(w *work, sender wire.PublicIdentity, r seal.Result) {
 	}
 	rec, envelope, err := d.sealed(w.grant, w.stub, to, r)
 	if err != nil {
-		d.grantLog(w.grant).Err(err).Msg("a result can't be sealed; the job is given back")
+		d.grantLog(w.grant).Str("error", saying(err)).Msg("a result can't be sealed; the job is given back")
 		d.handBack(nil, w, wire.ReleaseRefused)
 		return
 	}
@@ -163,10 +166,10 @@ func (d *Daemon) finish(w *work, sender wire.PublicIdentity, r seal.Result) {
 // keep writes a result down and makes the work finished; false when the grant was lost meanwhile.
 func (d *Daemon) keep(w *work, rec *record, envelope []byte) bool {
 	if err := d.history.add(w.grant); err != nil {
-		d.log.Error().Err(err).Msg("a finished grant can't be recorded; make room in StateDir")
+		d.log.Error().Str("error", saying(err)).Msg("a finished grant can't be recorded; make room in StateDir")
 	}
 	if err := d.shelf.put(rec, envelope); err != nil {
-		d.log.Error().Err(err).Msg("a result is kept in memory only; make room in StateDir")
+		d.log.Error().Str("error", saying(err)).Msg("a result is kept in memory only; make room in StateDir")
 		rec.kept = envelope
 	}
 	d.mu.Lock()

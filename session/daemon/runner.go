@@ -60,6 +60,7 @@ type Answer struct {
 	Text    string
 	Model   string // what actually ran
 	Backend string // http or process
+	Stop    string // end, length, stop-sequence or unknown; empty when nobody can know
 }
 
 // RunError is a failure that the site is told, sealed. Other errors are told as code "failed", retryable.

@@ -103,9 +103,12 @@ func (d *Daemon) sitesPush(frame []byte) error {
 	return nil
 }
 
-// printable makes a peer's text fit for a log line: quoted characters escaped, at most 100 bytes of it.
+// saying is an error as a log line may have it: a refusal's text comes from the relay.
+func saying(err error) string { return printable(err.Error()) }
+
+// printable makes a peer's text fit for a log line: quoted characters escaped, at most 200 bytes of it.
 func printable(s string) string {
-	const most = 100
+	const most = 200
 	if len(s) > most {
 		s = s[:most]
 	}

@@ -24,6 +24,7 @@ const (
 	maxQueuedResults = 256
 	maxQueuedBytes   = 64 << 20
 	maxRemembered    = 1 << 14 // handled results and notices
+	maxSealedTo      = 64      // devices remembered for a job
 	maxTries         = 4
 	requestPatience  = 2 * time.Minute
 	politeStop       = time.Second

@@ -129,11 +129,11 @@ func (s *Site) result(g wire.Grant, j wire.ResultJob) {
 		seen = s.handled.seen(key)
 		s.mu.Unlock()
 	} else {
-		s.log.Warn().Err(r.Err).Str("job", printable(j.JobID)).Msg("a result doesn't verify")
+		s.log.Warn().Str("error", saying(r.Err)).Str("job", printable(j.JobID)).Msg("a result doesn't verify")
 	}
 	if !seen {
 		if err := guard(func() error { return s.cfg.OnResult(s.calls, r) }); err != nil {
-			s.log.Warn().Err(err).Str("job", printable(j.JobID)).Msg("a result wasn't handled; the relay offers it again")
+			s.log.Warn().Str("error", saying(err)).Str("job", printable(j.JobID)).Msg("a result wasn't handled; the relay offers it again")
 			return
 		}
 		s.event(EventResult, j.JobID, j.LeaseID, j.Disposition)
@@ -143,13 +143,13 @@ func (s *Site) result(g wire.Grant, j wire.ResultJob) {
 	if r.Verified {
 		s.handled.add(key)
 	}
-	s.over(j.JobID)
+	s.finish(j.JobID)
 	s.mu.Unlock()
 	s.collected(g)
 }
 
-// over forgets a job that has its end. mu is held.
-func (s *Site) over(jobID string) {
+// finish forgets a job that has its end. mu is held.
+func (s *Site) finish(jobID string) {
 	e := s.jobs[jobID]
 	if e == nil {
 		return
@@ -158,11 +158,14 @@ func (s *Site) over(jobID string) {
 	e.settle(Submitted{JobID: jobID, State: "done"})
 }
 
+// errPanicked names a panic by its type alone: its value may quote a result.
+var errPanicked = errors.New("site: a callback panicked")
+
 // guard turns a panic of a callback into an error.
 func guard(call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("site: a callback panicked: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("%w: %T\n%s", errPanicked, p, debug.Stack())
 		}
 	}()
 	return call()
@@ -266,7 +269,7 @@ func (s *Site) notice(g wire.Grant, n wire.Notice) {
 	if g.LeaseID != "" {
 		s.handled.add(g)
 	}
-	s.over(n.JobID)
+	s.finish(n.JobID)
 	s.mu.Unlock()
 	if g.LeaseID != "" {
 		s.collected(g)
@@ -286,7 +289,7 @@ func (s *Site) noticed(n Notice) {
 func (s *Site) tell(n Notice) error {
 	if s.cfg.OnNotice != nil {
 		if err := guard(func() error { return s.cfg.OnNotice(s.calls, n) }); err != nil {
-			s.log.Warn().Err(err).Str("job", printable(n.JobID)).Msg("a notice wasn't handled")
+			s.log.Warn().Str("error", saying(err)).Str("job", printable(n.JobID)).Msg("a notice wasn't handled")
 			return err
 		}
 	}
@@ -357,7 +360,7 @@ func (s *Site) collectSome(l *link) bool {
 	s.mu.Unlock()
 	if err != nil {
 		if !ended(err) {
-			s.log.Warn().Err(err).Int("jobs", n).Msg("handled results couldn't be collected; the relay offers them again")
+			s.log.Warn().Str("error", saying(err)).Int("jobs", n).Msg("handled results couldn't be collected; the relay offers them again")
 		}
 		return false
 	}

@@ -133,6 +133,9 @@ func (s *Site) envelope(l *link, t *task) ([]byte, error) {
 		return nil, err
 	}
 	s.mu.Lock()
+	if len(e.sealedTo) >= maxSealedTo {
+		clear(e.sealedTo) // no honest relay moves a job so often
+	}
 	e.sealed = &sealed{leaseID: t.job.LeaseID, keyID: keyID, raw: env.Raw}
 	e.sealedTo[t.job.LeaseID] = keyID
 	s.mu.Unlock()
@@ -204,18 +207,18 @@ func (s *Site) sealing(l *link, grants []wire.Grant) {
 		return wire.AppendGrants(dst, wire.TypeSealing, id, grants)
 	})
 	if err != nil && !ended(err) {
-		s.log.Warn().Err(err).Int("jobs", len(grants)).Msg("the relay doesn't wait longer for these payloads")
+		s.log.Warn().Str("error", saying(err)).Int("jobs", len(grants)).Msg("the relay doesn't wait longer for these payloads")
 	}
 }
 
 // decline says that nothing will be sealed for these grants, so that nobody waits.
 func (s *Site) decline(l *link, grants []wire.Grant, why error) {
-	s.log.Warn().AnErr("why", why).Int("jobs", len(grants)).Msg("payloads are not sealed")
+	s.log.Warn().Str("why", saying(why)).Int("jobs", len(grants)).Msg("payloads are not sealed")
 	_, err := request[wire.OKReply](l.ctx, l, func(dst []byte, id string) []byte {
 		return wire.AppendGrants(dst, wire.TypeDecline, id, grants)
 	})
 	if err != nil && !ended(err) {
-		s.log.Warn().Err(err).Msg("a decline wasn't taken; the device waits for nothing")
+		s.log.Warn().Str("error", saying(err)).Msg("a decline wasn't taken; the device waits for nothing")
 	}
 	for _, g := range grants {
 		s.event(EventDeclined, g.JobID, g.LeaseID, "")
@@ -230,7 +233,7 @@ func (s *Site) hand(l *link, t *task, raw []byte) {
 			return [][]byte{wire.AppendSealHead(nil, id, g.JobID, g.LeaseID), raw, wire.AppendTail(nil)}
 		})
 		if err == nil {
-			_, err = wire.Decode[wire.StateReply](answer)
+			_, err = read[wire.StateReply](answer)
 		}
 		if ended(err) {
 			return
@@ -250,7 +253,7 @@ func (s *Site) handed(t *task, err error) {
 	}
 	s.mu.Unlock()
 	if err != nil {
-		s.log.Info().Err(err).Str("job", printable(t.job.JobID)).Msg("a sealed payload came too late")
+		s.log.Info().Str("error", saying(err)).Str("job", printable(t.job.JobID)).Msg("a sealed payload came too late")
 		return
 	}
 	s.event(EventSealed, t.job.JobID, t.job.LeaseID, "")

@@ -43,6 +43,7 @@ type Site struct {
 	endCall context.CancelFunc
 	started atomic.Bool
 	places  chan struct{} // for callbacks
+	over    chan struct{} // closed when Run is over
 	work    sync.WaitGroup
 
 	// Guarded by mu.
@@ -68,7 +69,7 @@ func New(cfg Config) (*Site, error) {
 	}
 	s := &Site{
 		cfg: cfg, log: cfg.Log, jobs: map[string]*entry{}, busy: map[wire.Grant]struct{}{},
-		handled: newRing[any](maxRemembered), changed: make(chan struct{}), places: make(chan struct{}, cfg.Handlers),
+		handled: newRing[any](maxRemembered), changed: make(chan struct{}), over: make(chan struct{}), places: make(chan struct{}, cfg.Handlers),
 	}
 	s.calls, s.endCall = context.WithCancel(context.Background())
 	client, err := session.NewClient(session.ClientConfig{
@@ -95,9 +96,9 @@ func (s *Site) Run(ctx context.Context) error {
 	}
 	inner, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	over := make(chan struct{})
+	flushed := make(chan struct{})
 	quit := context.AfterFunc(ctx, func() {
-		defer close(over)
+		defer close(flushed)
 		s.flush()
 		end()
 	})
@@ -105,7 +106,7 @@ func (s *Site) Run(ctx context.Context) error {
 	err := s.client.Run(inner)
 	stopped := !quit()
 	if stopped {
-		<-over
+		<-flushed
 	}
 	s.mu.Lock()
 	s.stopping = true
@@ -114,6 +115,7 @@ func (s *Site) Run(ctx context.Context) error {
 	end()
 	s.endCall()
 	s.work.Wait()
+	close(s.over)
 	if stopped {
 		return nil
 	}
@@ -221,8 +223,9 @@ func (s *Site) welcome(ctx context.Context, c conn, w wire.Welcome) {
 func (s *Site) again(forgot bool) (dropped []string) {
 	s.unsent = s.unsent[:0]
 	for id, e := range s.jobs {
-		if forgot && e.withdrawn && e.known {
+		if forgot && e.withdrawn {
 			delete(s.jobs, id)
+			e.settle(Submitted{JobID: id, Err: ErrWithdrawn})
 			dropped = append(dropped, id)
 			continue
 		}
@@ -277,7 +280,7 @@ func (s *Site) push(c conn, head wire.Head, frame []byte) {
 		err = errors.New("site: a push of a type that this version doesn't know")
 	}
 	if err != nil {
-		s.log.Warn().Err(err).Str("type", printable(string(head.Type))).Msg("a frame of the relay was dropped")
+		s.log.Warn().Str("error", saying(err)).Str("type", printable(string(head.Type))).Msg("a frame of the relay was dropped")
 	}
 }
 
@@ -287,8 +290,8 @@ func (s *Site) touch() {
 	s.changed = make(chan struct{})
 }
 
-// linked waits for a session.
-func (s *Site) linked(ctx context.Context) (*link, error) {
+// linked waits for a session, other than one that is known to be over.
+func (s *Site) linked(ctx context.Context, over *link) (*link, error) {
 	for {
 		s.mu.Lock()
 		l, changed, stopping := s.link, s.changed, s.stopping
@@ -296,7 +299,7 @@ func (s *Site) linked(ctx context.Context) (*link, error) {
 		if stopping {
 			return nil, ErrStopped
 		}
-		if l != nil {
+		if l != nil && l != over && l.ctx.Err() == nil {
 			return l, nil
 		}
 		select {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"pushrelay/session"
 	"pushrelay/wire"
 )
 
@@ -67,14 +68,20 @@ func (s *Site) wait(ctx context.Context, e *entry) Submitted {
 	select {
 	case <-e.answered:
 	case <-ctx.Done():
-		select {
-		case <-e.answered:
-		default:
-			return Submitted{JobID: e.id, Err: fmt.Errorf("%w (%w)", ErrPending, context.Cause(ctx))}
-		}
+		return s.answered(e, fmt.Errorf("%w (%w)", ErrPending, context.Cause(ctx)))
+	case <-s.over:
+		return s.answered(e, ErrStopped)
 	}
+	return s.answered(e, nil)
+}
+
+// answered is the relay's answer, or otherwise when there is none.
+func (s *Site) answered(e *entry, otherwise error) Submitted {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !e.told {
+		return Submitted{JobID: e.id, Err: otherwise}
+	}
 	return e.answer
 }
 
@@ -109,7 +116,7 @@ func (s *Site) nextBatch(l *link) (batch []*entry, later time.Duration) {
 		switch {
 		case len(batch) == wire.MaxList:
 			rest = append(rest, s.unsent[i])
-		case s.jobs[e.id] != e || e.known || e.sender == l: // over, or on its way
+		case s.jobs[e.id] != e || e.known || e.withdrawn || e.sender == l: // over, or on its way
 		case now.Before(e.retryAt):
 			rest = append(rest, e)
 			if wait := e.retryAt.Sub(now); later == 0 || wait < later {
@@ -143,7 +150,7 @@ func (s *Site) enqueue(l *link, batch []*entry) {
 	}
 	var reply wire.EnqueueReply
 	if err == nil {
-		if reply, err = wire.Decode[wire.EnqueueReply](raw); err == nil && len(reply.Jobs) != len(batch) {
+		if reply, err = read[wire.EnqueueReply](raw); err == nil && len(reply.Jobs) != len(batch) {
 			err = errors.New("site: the relay answered for another number of jobs than were sent")
 		}
 	}
@@ -169,6 +176,7 @@ func (s *Site) answer(l *link, e *entry, a wire.EnqueueState) {
 	}
 	s.mu.Lock()
 	e.known, e.sender = true, nil
+	s.touch()
 	e.settle(Submitted{JobID: e.id, State: a.State})
 	s.mu.Unlock()
 	s.event(EventEnqueued, e.id, "", a.State)
@@ -182,14 +190,15 @@ func (e *entry) settle(a Submitted) {
 	}
 }
 
-// refused handles a job that the relay didn't take. Whoever waits in Submit decides for himself; a job that was published
-// before and is enqueued again after the relay lost its memory is tried again while that may help, else it is over.
+// refused handles a job that the relay didn't take. A relay in trouble is asked again. Otherwise whoever waits in Submit
+// decides; a job that was published before, and again because the relay lost its memory, waits for room or is over.
 func (s *Site) refused(l *link, e *entry, err error) {
 	code := string(wire.AsError(err).Code)
 	s.mu.Lock()
 	before := e.told
 	e.sender = nil
-	if before && passing(err) {
+	s.touch()
+	if passing(err) && (before || wire.AsError(err).Code == wire.CodeServerError) {
 		e.retryAt = time.Now().Add(pause(1, err))
 		s.unsent = append(s.unsent, e)
 		s.mu.Unlock()
@@ -224,18 +233,18 @@ func (s *Site) Cancel(ctx context.Context, jobIDs ...string) ([]bool, error) {
 }
 
 func (s *Site) cancelSome(ctx context.Context, ids []string) ([]bool, error) {
+	var over *link
 	for {
-		l, err := s.linked(ctx)
+		l, err := s.linked(ctx, over)
+		if err == nil {
+			err = ctx.Err()
+		}
 		if err != nil {
 			return nil, err
 		}
-		s.mu.Lock()
-		for _, id := range ids {
-			if e := s.jobs[id]; e != nil {
-				e.withdrawn = true
-			}
+		if !s.withdraw(ctx, l, ids) {
+			continue // the session, or ctx, ended
 		}
-		s.mu.Unlock()
 		reply, err := request[wire.CancelReply](ctx, l, func(dst []byte, id string) []byte {
 			return wire.AppendCancelJobs(dst, id, ids)
 		})
@@ -247,6 +256,36 @@ func (s *Site) cancelSome(ctx context.Context, ids []string) ([]bool, error) {
 		}
 		if ctx.Err() != nil || !ended(err) {
 			return nil, err
+		}
+		if errors.Is(err, session.ErrEnded) {
+			over = l
+		}
+	}
+}
+
+// withdraw keeps jobs from being enqueued from now on and waits for the answers of what is on its way: a cancel that
+// overtakes its job would be lost. False when the session ended first.
+func (s *Site) withdraw(ctx context.Context, l *link, ids []string) bool {
+	for {
+		s.mu.Lock()
+		under := false
+		for _, id := range ids {
+			if e := s.jobs[id]; e != nil {
+				e.withdrawn = true
+				under = under || e.sender == l
+			}
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		if !under {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-l.ctx.Done():
+			return false
+		case <-ctx.Done():
+			return false
 		}
 	}
 }

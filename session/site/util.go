@@ -59,13 +59,28 @@ func request[T any](ctx context.Context, l *link, build func(dst []byte, id stri
 	for try := 1; ; try++ {
 		raw, err := l.conn.Request(ctx, build)
 		if err == nil {
-			return wire.Decode[T](raw)
+			return read[T](raw)
 		}
 		if !passing(err) || try == maxTries || sleep(ctx, pause(try, err)) != nil {
 			return zero, err
 		}
 	}
 }
+
+// errGarbled means that an answer of the relay can't be read: whether the request took effect is unknown.
+var errGarbled = errors.New("site: the relay's answer can't be read")
+
+// read decodes an answer. What is wrong with it isn't a refusal, so its error isn't one.
+func read[T any](raw []byte) (T, error) {
+	v, err := wire.Decode[T](raw)
+	if err != nil {
+		return v, errGarbled
+	}
+	return v, nil
+}
+
+// saying is an error as a log line may have it: a refusal's text comes from the relay.
+func saying(err error) string { return printable(err.Error()) }
 
 // passing reports a refusal after which the same request may succeed.
 func passing(err error) bool {
@@ -98,9 +113,9 @@ func sleep(ctx context.Context, t time.Duration) error {
 	}
 }
 
-// printable makes a peer's text fit for a log line: escaped, at most 100 bytes of it.
+// printable makes a peer's text fit for a log line: escaped, at most 200 bytes of it.
 func printable(s string) string {
-	const most = 100
+	const most = 200
 	if len(s) > most {
 		s = s[:most]
 	}
