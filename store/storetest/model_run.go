@@ -46,32 +46,37 @@ type world struct {
 func RunModel(t *testing.T, f Factory) {
 	moreSteps(t)
 	total := 0
-	rapid.Check(t, func(rt *rapid.T) { total += run(t, rt, f) })
+	rapid.Check(t, func(rt *rapid.T) { total += run(t, rt, f).count })
 	t.Logf("%d operations", total)
 }
 
 // RunPair drives the same random operations on two stores, each beside its own model, and compares their answers.
 func RunPair(t *testing.T, a, b Factory) {
 	moreSteps(t)
-	total := 0
-	rapid.Check(t, func(rt *rapid.T) { total += run(t, rt, a, b) })
-	t.Logf("%d operations", total)
+	total, forks := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		w := run(t, rt, a, b)
+		total += w.count
+		if w.forked {
+			forks++
+		}
+	})
+	t.Logf("%d operations, %d runs forked", total, forks)
 }
 
 // moreSteps makes runs long enough for jobs to come round, unless the caller set their length.
 func moreSteps(t *testing.T) {
 	const name = "rapid.steps"
-	set := false
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
-	if set || flag.Lookup(name) == nil {
+	f := flag.Lookup(name)
+	if f == nil || f.Value.String() != f.DefValue {
 		return
 	}
-	old := flag.Lookup(name).Value.String()
+	old := f.Value.String()
 	require.NoError(t, flag.Set(name, "100"))
 	t.Cleanup(func() { _ = flag.Set(name, old) })
 }
 
-func run(t *testing.T, rt *rapid.T, fs ...Factory) int {
+func run(t *testing.T, rt *rapid.T, fs ...Factory) *world {
 	w := &world{rt: rt, clock: true}
 	for _, f := range fs {
 		w.clock = w.clock && !f.Gaps.NoClock
@@ -89,7 +94,7 @@ func run(t *testing.T, rt *rapid.T, fs ...Factory) int {
 			s.nothingStuck()
 		}
 	}
-	return w.count
+	return w
 }
 
 func newSubject(t testing.TB, rt *rapid.T, f Factory, set store.Settings) *subject {
