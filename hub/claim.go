@@ -140,7 +140,7 @@ func (h *Hub) claim(ctx context.Context, d *daemon, list []store.Route, n int) (
 	if err != nil {
 		d.settle(n, nil)
 		if errors.Is(err, store.ErrSuperseded) {
-			h.superseded(ctx, d)
+			h.notNewest(ctx, d)
 			return 0, nil
 		}
 		h.storeFailed(ctx, "claim", err)
@@ -209,8 +209,22 @@ func (h *Hub) pushClaimed(d *daemon, granted []store.Claimed) {
 	}
 }
 
-// superseded ends a session whose runner has a newer one on another replica.
-func (h *Hub) superseded(_ context.Context, d *daemon) {
+// notNewest finds out why a session isn't its runner's newest: its presence lapsed, as after an outage of the store, and it
+// gets a new number; or it was superseded elsewhere.
+func (h *Hub) notNewest(ctx context.Context, d *daemon) {
+	was := d.number.Load()
+	if err := d.renew(ctx); err != nil {
+		return
+	}
+	if d.number.Load() != was {
+		d.gained()
+		return
+	}
+	h.superseded(d)
+}
+
+// superseded ends a session whose runner has a newer one, here or on another replica.
+func (h *Hub) superseded(d *daemon) {
 	h.obs.Count(CountSuperseded, 1)
 	d.end(session.ReasonSuperseded, "a newer session of this runner was opened")
 }

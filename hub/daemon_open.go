@@ -42,7 +42,7 @@ func (h *Hub) admitDaemon(ctx context.Context, a Arrival) (Peer, wire.Welcome, e
 		return nil, wire.Welcome{}, errSuperseded()
 	}
 	if older != nil {
-		h.superseded(ctx, older)
+		h.superseded(older)
 	}
 	h.addSites(&w, d.owner)
 	h.judge(h.proj.Current(), d) // what came into force since the handshake began

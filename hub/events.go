@@ -64,6 +64,7 @@ func (h *Hub) dispatch(ctx context.Context, e *store.Event) {
 		h.toSite(e, store.OfferSeals)
 	case store.EventReady:
 		h.sealed(e)
+		h.settled(e)
 		if d := h.reg.daemon(e.Runner); d != nil {
 			d.readied(e.Grant())
 		}
@@ -81,15 +82,14 @@ func (h *Hub) dispatch(ctx context.Context, e *store.Event) {
 		delete(h.accepted, store.Key{Site: e.Site, Job: e.Job})
 		h.toSite(e, store.OfferNotices)
 	case store.EventCancel:
+		h.settled(e)
 		if d := h.reg.daemon(e.Runner); d != nil {
 			d.cancelled(e.Grant())
 		}
 	case store.EventCollected:
-		if s := h.reg.site(e.Site); s != nil {
-			s.collected(e.Lease)
-		}
+		h.settled(e)
 	case store.EventAttached:
-		h.onAttached(ctx, e)
+		h.onAttached(e)
 	case store.EventDetached:
 		if s := h.reg.site(e.Party.ID); s != nil && e.Party.Role == store.SiteRole {
 			s.unsure()
@@ -120,6 +120,7 @@ func (h *Hub) onQueued(e *store.Event) {
 func (h *Hub) onEnded(e *store.Event) {
 	h.obs.Ended(e.Why)
 	h.sealed(e)
+	h.settled(e)
 	if e.Accepted {
 		h.accepted[store.Key{Site: e.Site, Job: e.Job}] = true
 	}
@@ -134,6 +135,13 @@ func (h *Hub) sealed(e *store.Event) {
 	}
 }
 
+// settled closes an offer to a session of the site that nobody has to answer any more.
+func (h *Hub) settled(e *store.Event) {
+	if s := h.reg.site(e.Site); s != nil {
+		s.settled(e.Lease)
+	}
+}
+
 func (h *Hub) toSite(e *store.Event, kind store.OfferKind) {
 	if s := h.reg.site(e.Site); s != nil {
 		s.wants(kind)
@@ -141,7 +149,7 @@ func (h *Hub) toSite(e *store.Event, kind store.OfferKind) {
 }
 
 // onAttached ends the session of a runner that is newer elsewhere, and wakes what waited for a site.
-func (h *Hub) onAttached(ctx context.Context, e *store.Event) {
+func (h *Hub) onAttached(e *store.Event) {
 	if e.Party.Role == store.SiteRole {
 		if s := h.reg.site(e.Party.ID); s != nil && !s.has(e.Session) {
 			s.arrived()
@@ -150,6 +158,6 @@ func (h *Hub) onAttached(ctx context.Context, e *store.Event) {
 	}
 	d := h.reg.daemon(e.Party.ID)
 	if d != nil && d.number.Load() < e.Number && d.link.ID() != e.Session {
-		h.superseded(ctx, d)
+		h.superseded(d)
 	}
 }

@@ -17,7 +17,7 @@ func (h *Hub) renewPresence(ctx context.Context) {
 		due := func(id string) bool { return maphash.String(seed, id)%presenceSlices == slice }
 		for _, d := range h.reg.allDaemons() {
 			if ctx.Err() == nil && due(d.link.ID()) {
-				d.renew(ctx)
+				_ = d.renew(ctx) // the next round tries again
 			}
 		}
 		for _, s := range h.reg.allSites() {
@@ -27,20 +27,21 @@ func (h *Hub) renewPresence(ctx context.Context) {
 }
 
 // renew keeps the session's number. When its presence had lapsed, as after an outage of the store, it gets a new one.
-func (d *daemon) renew(ctx context.Context) {
+func (d *daemon) renew(ctx context.Context) error {
 	n, err := d.hub.store.Attach(ctx, d.party(), d.link.ID(), d.hub.set.PresenceFor)
 	if err != nil {
 		d.hub.storeFailed(ctx, "attach", err)
-		return
+		return err
 	}
 	d.mu.Lock()
 	ended := d.ended
 	d.mu.Unlock()
 	if ended || d.hub.reg.daemon(d.runner) != d {
 		d.hub.detach(ctx, d.party(), d.link.ID()) // it closed meanwhile, and nobody else would
-		return
+		return nil
 	}
 	d.number.Store(n)
+	return nil
 }
 
 // renew skips a site that answers no seal request: it counts as absent, and other replicas must know.

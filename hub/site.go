@@ -21,7 +21,8 @@ type site struct {
 	sessions []*siteSession
 	next     int // whose turn in the round it is
 	want     [offerKinds]bool
-	starved  [offerKinds]bool // more waits than the sessions' windows take
+	starved  [offerKinds]bool      // more waits than the sessions' windows take
+	again    [offerKinds]time.Time // until then entries whose offer ended are asked for
 	requeued []wire.Notice
 	mutes    time.Time // since when no session answers seal requests; zero: one does, as far as known
 	remote   presence  // of sessions on other replicas

@@ -8,8 +8,12 @@ import (
 	"pushrelay/wire"
 )
 
-// offersEvery is how often open offers are looked at.
-const offersEvery = 200 * time.Millisecond
+// offersEvery is how often open offers are looked at, and offersAgain how long entries whose offer ended are asked for:
+// the store lets go of them when it sweeps, a moment before or after.
+const (
+	offersEvery = 200 * time.Millisecond
+	offersAgain = time.Second
+)
 
 // watchOffers finds offers that ended unanswered and offers their entries to others. It also ends sessions whose key's
 // window has closed.
@@ -37,15 +41,13 @@ func (h *Hub) watchOffers(ctx context.Context) {
 func (s *site) expire(ctx context.Context) {
 	now := time.Now()
 	s.mu.Lock()
-	over := false
 	for _, ss := range s.sessions {
 		for id, o := range ss.open {
 			if now.Before(o.ends) {
 				continue
 			}
-			over = true
 			ss.forget(id)
-			s.want[o.kind] = true
+			s.again[o.kind] = now.Add(offersAgain)
 			if o.answers == ss.answers && ss.link.Received()-o.received < bulkBytes && !ss.silent[o.kind] {
 				ss.silent[o.kind] = true
 				s.hub.obs.Count(CountSilent, 1)
@@ -59,8 +61,11 @@ func (s *site) expire(ctx context.Context) {
 		s.trust()
 		mute = false
 	}
-	if over {
-		s.mark()
+	for kind, until := range s.again {
+		if now.Before(until) {
+			s.want[kind] = true
+			s.mark()
+		}
 	}
 	s.mu.Unlock()
 	if mute != wasMute {
@@ -142,8 +147,8 @@ func (s *site) closeOffer(leaseID string) {
 	}
 }
 
-// collected is told of what another session, or a poll, collected.
-func (s *site) collected(leaseID string) {
+// settled is told of what another session or a poll answered, and of grants that ended: no answer to them is silence.
+func (s *site) settled(leaseID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closeOffer(leaseID)

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
@@ -23,6 +24,8 @@ import (
 )
 
 // party is the keys of a site or a device, made from its name.
+type jsonValue = jsontext.Value
+
 type party struct {
 	identity wire.PublicIdentity
 	key      ed25519.PublicKey
@@ -565,6 +568,16 @@ func (w *world) live(site *client, daemons ...*client) (collected []string) {
 			collected = append(collected, j.JobID)
 			moved = true
 		}
+	}
+	return collected
+}
+
+// liveFor is live, second by second.
+func (w *world) liveFor(d time.Duration, site *client, daemons ...*client) (collected []string) {
+	w.t.Helper()
+	for range d / time.Second {
+		w.advance(time.Second)
+		collected = append(collected, w.live(site, daemons...)...)
 	}
 	return collected
 }

@@ -1,0 +1,218 @@
+package hub
+
+import (
+	"crypto/ed25519"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"pushrelay/hub/projection"
+	"pushrelay/session"
+	"pushrelay/store"
+	"pushrelay/wire"
+)
+
+func (w *world) replace(e *projection.Example) {
+	w.t.Helper()
+	require.NoError(w.t, w.hub.Replace(w.parse(e)))
+	synctest.Wait()
+}
+
+// without is basic without the shop's consent.
+func (w *world) without() *projection.Example {
+	return new(projection.Example).Site("shop", w.party("shop").identity).
+		Device("ada", "d1", w.party("d1").identity).Device("ada", "d2", w.party("d2").identity)
+}
+
+func TestConsentRevoked(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		site, d := w.site("shop"), w.daemon("d1", nil)
+		site.enqueue("j")
+		g := d.claimed()
+		d.accept(g...)
+		w.replace(w.without())
+		require.Equal(t, g, d.lost(wire.LostWithdrawn))
+		sites := take[wire.Sites](d, wire.TypeSites)
+		require.Len(t, sites, 1)
+		require.Empty(t, sites[0].Sites)
+		require.Empty(t, d.reason(), "the device stays")
+		moved := site.notices(wire.TypeRequeued)
+		require.Len(t, moved, 1)
+		require.Equal(t, string(store.WhyWithdrawn), moved[0].Why)
+		w.advance(10 * time.Second)
+		require.Empty(t, d.claimed())
+		w.replace(w.basic())
+		require.Len(t, d.claimed(), 1, "it waits and goes out again")
+	})
+}
+
+func TestConsentRevokedWhileTheDaemonIsAway(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		site, d := w.site("shop"), w.daemon("d1", nil)
+		site.enqueue("j")
+		g := d.claimed()
+		d.accept(g...)
+		d.close()
+		w.replace(w.without())
+		held, err := w.store.Held(t.Context(), "d1")
+		require.NoError(t, err)
+		require.Empty(t, held)
+		back := w.daemon("d1", func(a *Arrival) { a.Hello.ActiveLeases = g })
+		require.Equal(t, g, back.welcome.Lost)
+		_ = site
+	})
+}
+
+func TestConsentPaused(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		site, d := w.site("shop"), w.daemon("d1", nil)
+		site.enqueue("j")
+		g := d.claimed()
+		d.accept(g...)
+		w.replace(w.without().Pause("ada", "shop"))
+		sites := take[wire.Sites](d, wire.TypeSites)
+		require.Len(t, sites, 1)
+		require.Equal(t, []string{w.party("shop").keyID}, sites[0].AwaitingConsent)
+		require.Contains(t, sites[0].Sites, w.party("shop").keyID, "it keeps its pin")
+		require.Empty(t, d.lost(""), "what is claimed runs to its end")
+		require.Nil(t, site.seal(grantOf(site.sealRequests()[0]), "d1").err)
+		require.Nil(t, d.complete(g[0]).err)
+		site.enqueue("k")
+		w.advance(10 * time.Second)
+		require.Empty(t, d.claimed())
+	})
+}
+
+func TestDeviceRevoked(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		site, d, other := w.site("shop"), w.daemon("d1", nil), w.daemon("d2", func(a *Arrival) { a.Hello.Paused = true })
+		site.enqueue("j")
+		g := d.claimed()
+		d.accept(g...)
+		w.replace(w.basic().MarkRevoked("d1", true))
+		require.Len(t, take[wire.Bare](d, wire.TypeRevoked), 1)
+		require.Equal(t, session.ReasonRevoked, d.reason())
+		require.Empty(t, other.reason(), "only that party's")
+		held, err := w.store.Held(t.Context(), "d1")
+		require.NoError(t, err)
+		require.Empty(t, held)
+	})
+}
+
+func TestPartiesThatAreGone(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		site, d := w.site("shop"), w.daemon("d1", nil)
+		w.replace(new(projection.Example))
+		require.Equal(t, session.ReasonUnknown, site.reason())
+		require.Equal(t, session.ReasonUnknown, d.reason(), "an empty projection is not a revocation")
+		require.Empty(t, take[wire.Bare](d, wire.TypeRevoked))
+	})
+}
+
+func TestDeviceWithAnotherKey(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		d := w.daemon("d1", nil)
+		w.replace(new(projection.Example).Site("shop", w.party("shop").identity).
+			Device("ada", "d1", w.party("d1 again").identity).Consent("ada", "shop"))
+		require.Equal(t, session.ReasonUnknown, d.reason())
+	})
+}
+
+func TestSiteKeyRotation(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		site, d := w.site("shop"), w.daemon("d1", nil)
+		next := w.party("shop, next")
+		link := wire.Succession{Identity: w.party("shop").identity, Signature: wire.EncodeBase64(
+			ed25519.Sign(w.party("shop").private, wire.SuccessionStatement(w.party("shop").keyID, next.keyID)))}
+		until := time.Now().Add(time.Minute)
+		w.replace(new(projection.Example).Rotated("shop", next.identity, []wire.Succession{link}, until.UnixMilli()).
+			Device("ada", "d1", w.party("d1").identity).Consent("ada", "shop"))
+		require.Empty(t, site.reason(), "its window is open")
+		sites := take[wire.Sites](d, wire.TypeSites)
+		require.Len(t, sites, 1)
+		require.Equal(t, []wire.Succession{link}, sites[0].Successions[next.keyID])
+		site.enqueue("j")
+		require.Equal(t, []string{"j"}, w.live(site, d))
+		fresh, err := w.admit(wire.RoleSite, "shop", func(a *Arrival) { a.Key = next.key })
+		require.NoError(t, err)
+		w.advance(59 * time.Second)
+		require.Empty(t, site.reason())
+		w.advance(2 * time.Second)
+		require.Equal(t, session.ReasonUnknown, site.reason())
+		require.Empty(t, fresh.reason())
+		r := fresh.ask(wire.TypeEnqueue, wire.Enqueue{Stubs: []jsonValue{w.stub("k", nil)}})
+		require.Contains(t, string(r.answer), "forbidden", "stubs of the old key aren't taken any more")
+	})
+}
+
+func TestRosters(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		base := func() *projection.Example { return w.basic().Consent("bob", "shop") }
+		w.replace(base())
+		site, d := w.site("shop"), w.daemon("d1", nil)
+		bobs := func(id, audience string) jsonValue {
+			return w.stub(id, func(s *wire.Stub) { s.Owner, s.Audience = "bob", audience })
+		}
+		require.Nil(t, site.ask(wire.TypeEnqueue, wire.Enqueue{Stubs: []jsonValue{bobs("j", "public"), bobs("own", "self")}}).err)
+		require.Empty(t, d.claimed(), "no roster binds them")
+		w.replace(base().Roster("team", "ada", "bob"))
+		g := d.claimed()
+		require.Len(t, g, 1)
+		require.Equal(t, "j", g[0].JobID)
+		require.Len(t, take[wire.Sites](d, wire.TypeSites), 1)
+		d.accept(g...)
+		w.replace(base())
+		require.Equal(t, g, d.lost(wire.LostWithdrawn), "the roster is gone")
+		w.replace(w.basic().Roster("team", "ada", "bob"))
+		require.Empty(t, d.claimed(), "bob didn't consent")
+	})
+}
+
+func TestAClaimThatRacesWithAProjection(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		site, d := w.site("shop"), w.daemon("d1", nil)
+		changed := w.parse(w.without())
+		w.store.onClaim = func() {
+			w.store.onClaim = nil
+			require.NoError(t, w.hub.Replace(changed))
+		}
+		site.enqueue("j")
+		require.Empty(t, d.claimed(), "never sent")
+		require.Equal(t, 1, w.obs.of(CountWithdrawn))
+		held, err := w.store.Held(t.Context(), "d1")
+		require.NoError(t, err)
+		require.Empty(t, held)
+	})
+}
+
+func TestVersionMustRise(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		w.replace(w.basic().Version(3))
+		require.Error(t, w.hub.Replace(w.parse(w.without().Version(2))))
+		require.Error(t, w.hub.Replace(w.parse(w.without())))
+		require.NoError(t, w.hub.Replace(w.parse(w.basic().Version(3))), "the same again")
+		d := w.daemon("d1", nil)
+		require.Len(t, d.welcome.Sites, 1)
+	})
+}
+
+func TestVersion2IsOfferedItsOwnersJobsOnly(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		w.replace(w.basic().Consent("bob", "shop").Roster("team", "ada", "bob"))
+		two := func(a *Arrival) { a.Dialect, a.Hello.ProtocolVersion = wire.Dialect2, "2" }
+		site, err := w.admit(wire.RoleSite, "shop", two)
+		require.NoError(t, err)
+		zero := w.daemon("d2", nil)
+		d := w.daemon("d1", func(a *Arrival) { two(a); a.Hello.Capabilities = []byte(capabilities2) })
+		team := func(id, owner string) jsonValue {
+			return w.stub(id, func(s *wire.Stub) { s.Owner, s.Audience = owner, "team" })
+		}
+		require.Nil(t, site.ask(wire.TypeEnqueue, wire.Enqueue{Stubs: []jsonValue{team("his", "bob"), team("hers", "ada")}}).err)
+		g := d.claimed()
+		require.Len(t, g, 1)
+		require.Equal(t, "hers", g[0].JobID)
+		require.Empty(t, zero.claimed(), "another dialect")
+	})
+}
