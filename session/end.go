@@ -26,8 +26,9 @@ const (
 
 // Reasons that the relay doesn't decide.
 const (
-	ReasonPeer Reason = "peer" // the other side sent a close frame
-	ReasonCut  Reason = "cut"  // the connection broke
+	ReasonPeer   Reason = "peer"   // the other side sent a close frame
+	ReasonCut    Reason = "cut"    // the connection broke
+	ReasonClosed Reason = "closed" // a client closed its own session in order
 )
 
 // Retry is what a client does after an end.
@@ -46,6 +47,8 @@ const (
 // Code answers the close code of a reason that the relay decides, else 1006's place holder 0.
 func (r Reason) Code() websocket.StatusCode {
 	switch r {
+	case ReasonClosed:
+		return websocket.StatusNormalClosure
 	case ReasonGoingAway:
 		return websocket.StatusGoingAway
 	case ReasonInternal:
