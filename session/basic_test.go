@@ -56,7 +56,9 @@ func newHandler() *clientHandler {
 func (r *relay) clientConfig(h ClientHandler, caller, role string) ClientConfig {
 	return ClientConfig{
 		URL: r.url, Caller: caller, Role: role, Handler: h,
-		Sign: func(endpoint, caller string, at int64, body []byte) string { return sign(caller, endpoint, caller, at, body) },
+		Sign: func(endpoint, caller string, at int64, body []byte) string {
+			return sign(caller, endpoint, caller, at, body)
+		},
 		Body: func(b *wire.HelloBody) {
 			b.ProtocolVersion, b.Client = "0", wire.ClientInfo{Name: "c", Version: "1"}
 			if role == wire.RoleDaemon {
