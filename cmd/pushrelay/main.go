@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/cmd/pushrelay/internal/bench"
 	"pushrelay/cmd/pushrelay/internal/demo"
 	"pushrelay/cmd/pushrelay/internal/device"
 	"pushrelay/cmd/pushrelay/internal/keys"
@@ -23,7 +24,10 @@ type cli struct {
 	Daemon  device.Command `cmd:"" help:"Run jobs of an owner on this device."`
 	Site    siteCommands   `cmd:"" help:"Publish jobs as a site."`
 	Demo    demo.Command   `cmd:"" help:"Show the whole thing at work, with no set-up."`
+	Bench   bench.Command  `cmd:"" help:"Measure a relay on this machine."`
 	Version app.Version    `cmd:"" help:"Print the version."`
+
+	Work demo.Work `cmd:"" name:"demo-work" hidden:"" help:"What the devices of the demonstration run."`
 }
 
 type siteCommands struct {
