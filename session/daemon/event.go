@@ -25,7 +25,6 @@ const (
 	EventConfirmed    EventType = "confirmed"
 	EventSites        EventType = "sites"
 	EventRevoked      EventType = "revoked"
-	EventGoaway       EventType = "goaway"
 )
 
 // Event is one thing that happened; Grant and Kind are empty when it concerns the whole daemon.

@@ -133,8 +133,6 @@ func (d *Daemon) push(c conn, head wire.Head, frame []byte) {
 		err = d.sitesPush(frame)
 	case wire.TypeRevoked:
 		d.revoked()
-	case wire.TypeGoaway:
-		d.event(EventGoaway, wire.Grant{}, "", "")
 	default:
 		err = errors.New("daemon: a push of a type that this version doesn't know")
 	}

@@ -53,11 +53,9 @@ type Config struct {
 	// Trust is asked before a payload is sealed to a device and a result of it believed; nil means that every device is
 	// good that the relay names. A relay that lies could name one of its own: pin devices by owner where that matters.
 	Trust func(runnerID string, device wire.PublicIdentity) error
-	// Lookup finds jobs that this process didn't submit, for sites of several processes; found false is no error.
+	// Lookup finds jobs that this process didn't submit; found false is no error. A site of several processes needs it:
+	// the relay asks any of its sessions to seal, and a job that is unknown there is declined, which counts against it.
 	Lookup func(ctx context.Context, jobID string) (job Job, found bool, err error)
-	// LeaveUnknown doesn't answer for unknown jobs, so that the relay asks another session of the site after 2 s; without
-	// it they are declined, which is right when this is the only session.
-	LeaveUnknown bool
 
 	Log       zerolog.Logger
 	CAFile    string // PEM, trusted beside the system's

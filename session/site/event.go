@@ -18,7 +18,6 @@ const (
 	EventNotice       EventType = "notice"   // Detail: why
 	EventRequeued     EventType = "requeued" // Detail: why
 	EventCollected    EventType = "collected"
-	EventGoaway       EventType = "goaway"
 )
 
 // Event is one thing that happened; JobID is empty when it concerns the whole site.

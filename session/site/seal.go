@@ -56,7 +56,7 @@ func (s *Site) sealRequest(l *link, frame []byte) error {
 		tasks = append(tasks, t)
 	}
 	s.mu.Unlock()
-	if len(unknown) > 0 && !s.cfg.LeaveUnknown {
+	if len(unknown) > 0 {
 		s.work.Go(func() { s.decline(l, unknown, errUnknown) })
 	}
 	announced := make(chan struct{})
@@ -93,7 +93,7 @@ func (s *Site) sealFor(l *link, t *task) {
 	}
 	raw, err := s.envelope(l, t)
 	if err != nil {
-		if l.ctx.Err() == nil && !(errors.Is(err, errUnknown) && s.cfg.LeaveUnknown) {
+		if l.ctx.Err() == nil {
 			s.decline(l, []wire.Grant{t.grant()}, err)
 		}
 		return

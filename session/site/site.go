@@ -274,8 +274,6 @@ func (s *Site) push(c conn, head wire.Head, frame []byte) {
 		err = s.notices(frame)
 	case wire.TypeRequeued:
 		err = s.requeued(frame)
-	case wire.TypeGoaway:
-		s.event(EventGoaway, "", "", "")
 	default:
 		err = errors.New("site: a push of a type that this version doesn't know")
 	}
