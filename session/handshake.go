@@ -52,6 +52,7 @@ func (s *Session) authenticate(h head, frame []byte) {
 		s.malformed(wire.AsError(err))
 		return
 	}
+	s.claimed = hello.Caller
 	body, err := wire.ParseHelloBody([]byte(hello.Body))
 	if err != nil {
 		s.refuseHello(wire.AsError(err))

@@ -24,6 +24,7 @@ type Session struct {
 	taken  string // the slot of strangers that it holds, see admission
 
 	// Written by the reader before the opener is called, read by others afterwards.
+	claimed  string // who the peer says it is, for the log
 	caller   string
 	hello    *wire.HelloBody
 	key      ed25519.PublicKey

@@ -169,7 +169,7 @@ func (srv *Server) over(s *Session, e End) {
 
 // logEnd writes the one line of an end. Text that a peer sent is cut, and escaped by the logger.
 func (srv *Server) logEnd(s *Session, e End, sum Summary) {
-	srv.log.Info().Str("session", s.id).Str("role", s.role).Str("caller", s.caller).Str("remote", s.remote).
+	srv.log.Info().Str("session", s.id).Str("role", s.role).Str("caller", s.claimed).Str("remote", s.remote).
 		Int("code", int(e.Code)).Str("reason", string(e.Reason)).Str("text", e.Text).Bool("admitted", sum.Admitted).
 		Dur("duration_ms", sum.Duration).Int64("bytes_in", sum.BytesIn).Int64("bytes_out", sum.BytesOut).
 		Int64("queue_bytes", sum.Queued).Msg("session ended")

@@ -1,10 +1,14 @@
 package session
 
 import (
+	"bufio"
 	"context"
 	"crypto/ed25519"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -326,4 +330,101 @@ func (r *relay) session(i int) *Session {
 	r.op.mu.Lock()
 	defer r.op.mu.Unlock()
 	return r.op.sessions[i]
+}
+
+type edPublic = ed25519.PublicKey
+
+// twoKeys is a directory whose every caller may sign with two keys.
+type twoKeys [2]ed25519.PublicKey
+
+func (k twoKeys) Caller(string, string) (Caller, bool) { return Caller{Keys: k[:]}, true }
+
+// client runs a Client against the relay until the test ends, and answers its first session.
+func (r *relay) client(t testing.TB, h *clientHandler, caller, role string, change ...func(*ClientConfig)) (*Client, *Conn) {
+	t.Helper()
+	cfg := r.clientConfig(h, caller, role)
+	for _, f := range change {
+		f(&cfg)
+	}
+	cl, err := NewClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- cl.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	select {
+	case c := <-h.welcome:
+		return cl, c
+	case <-time.After(20 * time.Second):
+		t.Fatal("no welcome")
+		return nil, nil
+	}
+}
+
+// dialTCP upgrades by hand, for what no library would send.
+func (r *relay) dialTCP(t testing.TB, path string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "ws://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	return conn, upgradeByHand(t, conn, path)
+}
+
+func upgradeByHand(t testing.TB, conn net.Conn, path string) *bufio.Reader {
+	t.Helper()
+	_, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: relay\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: "+wire.Subprotocol+"\r\n\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	br := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(br, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(resp, err)
+	}
+	return br
+}
+
+// readFrame reads one unmasked frame.
+func readFrame(t testing.TB, br *bufio.Reader) (op byte, payload []byte) {
+	t.Helper()
+	op, payload, err := tryReadFrame(br)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return op, payload
+}
+
+func tryReadFrame(br *bufio.Reader) (op byte, payload []byte, err error) {
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(br, head); err != nil {
+		return 0, nil, err
+	}
+	n := uint64(head[1])
+	switch n {
+	case 126:
+		b := make([]byte, 2)
+		_, err = io.ReadFull(br, b)
+		n = uint64(binary.BigEndian.Uint16(b))
+	case 127:
+		b := make([]byte, 8)
+		_, err = io.ReadFull(br, b)
+		n = binary.BigEndian.Uint64(b)
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	payload = make([]byte, n)
+	_, err = io.ReadFull(br, payload)
+	return head[0] & 0x0F, payload, err
 }
