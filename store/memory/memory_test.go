@@ -17,3 +17,5 @@ func factory() storetest.Factory {
 }
 
 func TestContract(t *testing.T) { storetest.Run(t, factory()) }
+
+func TestModel(t *testing.T) { storetest.RunModel(t, factory()) }

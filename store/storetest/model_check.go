@@ -206,6 +206,7 @@ func (s *subject) nothingStuck() {
 }
 
 func (s *subject) pass(d time.Duration) {
+	s.sweep() // or a step after an unswept wait would give a grace
 	for d > 0 {
 		n := min(d, step)
 		s.rig.clock.Advance(n)
