@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rs/zerolog"
 
@@ -15,9 +16,6 @@ import (
 
 // maxUnanswered is how many requests a client has unanswered at most, a little below what ends a session.
 const maxUnanswered = wire.MaxRequests - 4
-
-// errCut ends a bench in which a session must last.
-var errCut = errors.New("a session ended in the middle of a bench")
 
 // member is what a site and a daemon of a bench do beside keeping a session.
 type member interface {
@@ -30,6 +28,8 @@ type client struct {
 	ledger *ledger
 	does   member
 	ready  chan struct{} // closed with the first welcome
+
+	closing atomic.Bool
 
 	mu         sync.Mutex
 	conn       *session.Conn
@@ -60,11 +60,9 @@ func (c *client) Welcome(_ context.Context, conn *session.Conn, _ wire.Welcome) 
 	again := c.conn != nil
 	c.conn = conn
 	c.mu.Unlock()
-	if again {
-		c.ledger.fail(errCut)
-		return
+	if !again {
+		close(c.ready)
 	}
-	close(c.ready)
 }
 
 // Push implements session.ClientHandler.
@@ -73,8 +71,12 @@ func (c *client) Push(_ context.Context, _ *session.Conn, head wire.Head, frame 
 	c.ledger.fail(c.does.push(head, frame))
 }
 
-// Ended implements session.ClientHandler.
-func (c *client) Ended(*session.Conn, session.End) {}
+// Ended implements session.ClientHandler. Every session must last as long as its bench.
+func (c *client) Ended(_ *session.Conn, end session.End) {
+	if !c.closing.Load() {
+		c.ledger.failf("a session ended in the middle of a bench: %s, code %d, %q", end.Reason, end.Code, end.Text)
+	}
+}
 
 // request sends a request once it may, and hands its reply to answered on another goroutine. Errors fail the bench.
 func (c *client) request(build func(dst []byte, id string) []byte, answered func(reply []byte) error) {
@@ -104,7 +106,7 @@ func (c *client) await(build func(dst []byte, id string) []byte, answered func(r
 	if err == nil {
 		err = answered(reply)
 	}
-	if !errors.Is(err, session.ErrEnded) { // keep tells of that, unless it is the bench's own end
+	if !errors.Is(err, session.ErrEnded) && !c.ledger.forgives(err) { // keep tells of an end that the bench didn't want
 		c.ledger.fail(err)
 	}
 }

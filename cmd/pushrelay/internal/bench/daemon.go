@@ -51,7 +51,7 @@ func (d *daemon) claimed(frame []byte) error {
 			if err != nil {
 				return err
 			}
-			if len(r.Lost) > 0 && !d.ledger.ending.Load() {
+			if len(r.Lost) > 0 && !d.ledger.cancels.Load() {
 				return fmt.Errorf("%d grants were lost before they were accepted", len(r.Lost))
 			}
 			for _, g := range grants {
@@ -99,7 +99,7 @@ func (d *daemon) interrupted(t wire.FrameType, frame []byte) error {
 	if t == wire.TypeSites {
 		return nil
 	}
-	if !d.ledger.ending.Load() {
+	if !d.ledger.cancels.Load() {
 		return fmt.Errorf("%s got an unexpected frame: %s", d.world.daemons[d.number].id, frame)
 	}
 	if t == wire.TypeLost {

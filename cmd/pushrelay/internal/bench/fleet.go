@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -82,7 +81,10 @@ func (f *fleet) fill(ctx context.Context, open, owners int) error {
 	}
 	var all sync.WaitGroup
 	for i, s := range f.sites {
-		s.enqueue(lists[i], &all)
+		if len(lists[i]) > 0 {
+			all.Add(1)
+			s.enqueue(lists[i], all.Done)
+		}
 	}
 	answered := make(chan struct{})
 	go func() { all.Wait(); close(answered) }()
@@ -118,16 +120,15 @@ func (f *fleet) finish(ctx context.Context, cancelQueued bool) (counts, error) {
 	defer cancel()
 	f.ledger.ending.Store(true)
 	if cancelQueued {
+		f.ledger.cancels.Store(true)
 		for _, s := range f.sites {
 			s.cancelQueued()
 		}
 	}
-	var errs []error
 	for _, s := range f.sites {
-		errs = append(errs, s.drain(ctx))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return counts{}, err
+		if err := s.drain(ctx); err != nil {
+			return counts{}, err
+		}
 	}
 	made := make([]int, len(f.sites))
 	for i, s := range f.sites {
@@ -139,6 +140,12 @@ func (f *fleet) finish(ctx context.Context, cancelQueued bool) (counts, error) {
 }
 
 func (f *fleet) close() {
+	for _, d := range f.daemons {
+		d.closing.Store(true)
+	}
+	for _, s := range f.sites {
+		s.closing.Store(true)
+	}
 	f.cancel()
 	f.running.Wait()
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"pushrelay/wire"
 )
 
 // step is one thing that happens to a job exactly once.
@@ -26,10 +28,11 @@ const (
 	steps
 )
 
-// wholeLife has every step; a job that was cancelled in the queue has stepEnqueued and stepNotice alone.
+// wholeLife has every step; a job that was cancelled before it ran has a notice instead of a result.
 const (
-	wholeLife  = 1<<steps - 1
-	stepNotice = steps
+	wholeLife   = 1<<steps - 1
+	stepNoticed = steps     // a notice reached the site
+	stepNotice  = steps + 1 // the site's collected of it was answered
 )
 
 // ledger holds which steps each job took, and the first error of all clients.
@@ -37,7 +40,9 @@ type ledger struct {
 	jobs      [][]atomic.Uint32 // by site, then number; a bit for each step
 	collected atomic.Int64
 	frames    atomic.Int64  // of all clients, both ways
-	ending    atomic.Bool   // no new jobs; what still waits may be cancelled
+	repeats   atomic.Int64  // pushes that came again because the answer took long: a delay, no fault
+	ending    atomic.Bool   // no new jobs follow
+	cancels   atomic.Bool   // what still waits is being cancelled, so grants may end early
 	failed    chan struct{} // closed with the first error
 
 	once sync.Once
@@ -66,6 +71,19 @@ func (l *ledger) fail(err error) {
 // failf notes what must not happen.
 func (l *ledger) failf(format string, args ...any) { l.fail(fmt.Errorf(format, args...)) }
 
+// forgives reports whether an error only says that a job was cancelled in the meantime; settle judges those jobs.
+func (l *ledger) forgives(err error) bool {
+	var refusal *wire.Error
+	if !l.cancels.Load() || !errors.As(err, &refusal) {
+		return false
+	}
+	switch refusal.Code {
+	case wire.CodeTooLate, wire.CodeNotFound, wire.CodeForbidden:
+		return true
+	}
+	return false
+}
+
 func jobID(site, number int) string { return "b" + strconv.Itoa(site) + "-" + strconv.Itoa(number) }
 
 // parseJobID answers which job an id names.
@@ -82,18 +100,33 @@ func (l *ledger) parseJobID(id string) (site, number int, err error) {
 
 // took notes one step of a job; a second time is an error.
 func (l *ledger) took(id string, s step) {
+	if !l.first(id, s) {
+		l.failf("job %s took step %d twice", id, s)
+	}
+}
+
+// told is took for what the relay says again until it is answered: false for a repetition.
+func (l *ledger) told(id string, s step) bool {
+	if l.first(id, s) {
+		return true
+	}
+	l.repeats.Add(1)
+	return false
+}
+
+func (l *ledger) first(id string, s step) bool {
 	site, number, err := l.parseJobID(id)
 	if err != nil {
 		l.fail(err)
-		return
+		return true
 	}
 	if old := l.jobs[site][number].Or(1 << s); old&(1<<s) != 0 {
-		l.failf("job %s took step %d twice", id, s)
-		return
+		return false
 	}
 	if s == stepCollected {
 		l.collected.Add(1)
 	}
+	return true
 }
 
 // counts of a finished run.

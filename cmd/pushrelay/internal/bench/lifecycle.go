@@ -43,6 +43,7 @@ type lifecycleFigure struct {
 	Ratio  float64      `json:"ratio"`
 	Whole  int          `json:"lives"`           // all that were checked
 	Frames float64      `json:"frames_per_life"` // of the clients, both ways
+	Again  int64        `json:"repeated_pushes"`
 	Depth  []depthEntry `json:"depth,omitempty"`
 }
 
@@ -63,6 +64,7 @@ func (f *lifecycleFigure) rows() [][2]string {
 		{"ratio", text(f.Ratio, 3)},
 		{"lives checked", fmt.Sprint(f.Whole)},
 		{"frames a life", text(f.Frames, 2)},
+		{"pushes repeated", fmt.Sprint(f.Again)},
 	}
 	for _, d := range f.Depth {
 		rows = append(rows, [2]string{fmt.Sprintf("lives a second, %d queued", d.Queued), text(d.Lives, 0)})
@@ -71,6 +73,11 @@ func (f *lifecycleFigure) rows() [][2]string {
 		rows = append(rows, [2]string{"deep to shallow", text(f.Depth[n-1].Ratio, 3)})
 	}
 	return rows
+}
+
+func (f *lifecycleFigure) add(r lifecycleRound) {
+	f.Whole += r.lives
+	f.Again += r.repeats
 }
 
 func (c *Lifecycle) measure(ctx context.Context) (figure, error) {
@@ -102,14 +109,14 @@ func (c *Lifecycle) measure(ctx context.Context) (figure, error) {
 			return nil, err
 		}
 		lives, frames = append(lives, r.rate), append(frames, r.frames)
-		found.Whole += r.lives
+		found.add(r)
 		for i, queued := range depths {
 			r, err := c.round(ctx, w, envelopes, queued)
 			if err != nil {
 				return nil, fmt.Errorf("with %d queued: %w", queued, err)
 			}
 			deep[i] = append(deep[i], r.rate)
-			found.Whole += r.lives
+			found.add(r)
 		}
 	}
 	found.Lives, found.Echoes, found.Frames = round(median(lives), 1), round(median(echoes), 1), round(median(frames), 2)
@@ -130,9 +137,10 @@ func (c *Lifecycle) depths() []int {
 
 // lifecycleRound is one measurement of the relay.
 type lifecycleRound struct {
-	rate   float64 // lives a second
-	frames float64 // a life
-	lives  int     // checked
+	rate    float64 // lives a second
+	frames  float64 // a life
+	lives   int     // checked
+	repeats int64   // pushes that came again
 }
 
 // round starts a relay, fills it, measures for a while, and lets every job end. The jobs queued besides are of the
@@ -168,7 +176,7 @@ func (c *Lifecycle) round(ctx context.Context, w *world, envelopes *sealed, queu
 		return found, err
 	}
 	n, err := f.finish(ctx, queued > 0)
-	found.lives = n.lives
+	found.lives, found.repeats = n.lives, l.repeats.Load()
 	return found, err
 }
 

@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"pushrelay/wire"
+)
+
+// Lists stay below what a frame of one message has.
+const (
+	listBytes = wire.MaxTextBytes - 256
+	stubBytes = 320
 )
 
 // site is the back end of a bench. Each job that it collected is followed by a new one of the same owner, so that the
@@ -44,16 +49,16 @@ func (s *site) push(head wire.Head, frame []byte) error {
 	case wire.TypeNotices:
 		return s.notices(frame)
 	case wire.TypeRequeued:
-		if !s.ledger.ending.Load() {
+		if !s.ledger.cancels.Load() {
 			return fmt.Errorf("%s got an unexpected frame: %s", s.world.sites[s.number].id, frame)
 		}
 	}
 	return nil
 }
 
-// enqueue publishes one job for each owner named, in lists as long as a frame may have. answered, which may be nil, is
-// done when all are.
-func (s *site) enqueue(owners []int32, answered *sync.WaitGroup) {
+// enqueue publishes one job for each owner named, one list after another. answered, which may be nil, is called when
+// all are answered.
+func (s *site) enqueue(owners []int32, answered func()) {
 	s.mu.Lock()
 	first := len(s.owners)
 	s.owners = append(s.owners, owners...)
@@ -62,40 +67,44 @@ func (s *site) enqueue(owners []int32, answered *sync.WaitGroup) {
 		s.ledger.failf("over %d jobs of one site: more than this bench provides for", len(s.ledger.jobs[s.number]))
 		return
 	}
-	for len(owners) > 0 {
-		n := min(len(owners), wire.MaxList)
-		s.enqueueList(first, owners[:n], answered)
-		first, owners = first+n, owners[n:]
-	}
+	s.enqueueLists(first, owners, answered)
 }
 
-func (s *site) enqueueList(first int, owners []int32, answered *sync.WaitGroup) {
-	if answered != nil {
-		answered.Add(1)
-	}
-	stubs := make([][]byte, len(owners))
-	for i, owner := range owners {
+func (s *site) enqueueLists(first int, owners []int32, answered func()) {
+	n := min(len(owners), listBytes/stubBytes)
+	stubs := make([][]byte, n)
+	for i, owner := range owners[:n] {
 		stubs[i] = s.world.stub(s.number, jobID(s.number, first+i), ownerID(int(owner)))
 	}
 	s.request(func(dst []byte, id string) []byte { return wire.AppendEnqueue(dst, id, stubs) }, func(reply []byte) error {
-		r, err := wire.Decode[wire.EnqueueReply](reply)
-		if err != nil {
+		if err := s.enqueued(first, n, reply); err != nil {
 			return err
 		}
-		if len(r.Jobs) != len(stubs) {
-			return fmt.Errorf("an enqueue of %d jobs was answered for %d", len(stubs), len(r.Jobs))
-		}
-		for i, j := range r.Jobs {
-			if j.JobID != jobID(s.number, first+i) || j.State != "queued" {
-				return fmt.Errorf("an enqueue was answered %+v", j)
-			}
-			s.ledger.took(j.JobID, stepEnqueued)
-		}
-		if answered != nil {
-			answered.Done()
+		if n < len(owners) {
+			s.enqueueLists(first+n, owners[n:], answered)
+		} else if answered != nil {
+			answered()
 		}
 		return nil
 	})
+}
+
+// enqueued checks the answer to an enqueue of n jobs from the first on.
+func (s *site) enqueued(first, n int, reply []byte) error {
+	r, err := wire.Decode[wire.EnqueueReply](reply)
+	if err != nil {
+		return err
+	}
+	if len(r.Jobs) != n {
+		return fmt.Errorf("an enqueue of %d jobs was answered for %d", n, len(r.Jobs))
+	}
+	for i, j := range r.Jobs {
+		if j.JobID != jobID(s.number, first+i) || j.State != "queued" {
+			return fmt.Errorf("an enqueue was answered %+v", j)
+		}
+		s.ledger.took(j.JobID, stepEnqueued)
+	}
+	return nil
 }
 
 // sealRequest seals each job to the device that the request names, if it is that runner's.
@@ -109,8 +118,9 @@ func (s *site) sealRequest(frame []byte) error {
 		if !known || j.Device != s.world.daemons[n].keys.Public() {
 			return fmt.Errorf("job %s is to be sealed to a foreign device", j.JobID)
 		}
-		s.ledger.took(j.JobID, stepAsked)
-		s.seal(j, s.sealed.payloads[s.number][n].Raw)
+		if s.ledger.told(j.JobID, stepAsked) {
+			s.seal(j, s.sealed.payloads[s.number][n].Raw)
+		}
 	}
 	return nil
 }
@@ -141,14 +151,15 @@ func (s *site) results(frame []byte) error {
 	if err != nil {
 		return err
 	}
-	grants := make([]wire.Grant, len(r.Jobs))
-	for i, j := range r.Jobs {
+	grants := make([]wire.Grant, 0, len(r.Jobs))
+	for _, j := range r.Jobs {
 		n, known := s.daemons[j.RunnerID]
 		if !known || j.Disposition != wire.DispositionOK || !bytes.Equal(j.Envelope, s.sealed.results[s.number][n].Raw) {
 			return fmt.Errorf("the result of %s isn't what was sealed", j.JobID)
 		}
-		s.ledger.took(j.JobID, stepResult)
-		grants[i] = wire.Grant{JobID: j.JobID, LeaseID: j.LeaseID}
+		if s.ledger.told(j.JobID, stepResult) {
+			grants = append(grants, wire.Grant{JobID: j.JobID, LeaseID: j.LeaseID})
+		}
 	}
 	return s.collect(grants, stepCollected)
 }
@@ -159,17 +170,22 @@ func (s *site) notices(frame []byte) error {
 	if err != nil {
 		return err
 	}
-	grants := make([]wire.Grant, len(r.Jobs))
-	for i, j := range r.Jobs {
-		if j.Why != "cancelled" || !s.ledger.ending.Load() {
+	grants := make([]wire.Grant, 0, len(r.Jobs))
+	for _, j := range r.Jobs {
+		if j.Why != "cancelled" || !s.ledger.cancels.Load() {
 			return fmt.Errorf("job %s was dropped: %s", j.JobID, j.Why)
 		}
-		grants[i] = wire.Grant{JobID: j.JobID, LeaseID: j.LeaseID}
+		if s.ledger.told(j.JobID, stepNoticed) {
+			grants = append(grants, wire.Grant{JobID: j.JobID, LeaseID: j.LeaseID})
+		}
 	}
 	return s.collect(grants, stepNotice)
 }
 
 func (s *site) collect(grants []wire.Grant, as step) error {
+	if len(grants) == 0 {
+		return nil
+	}
 	owners, err := s.ownersOf(grants)
 	if err != nil {
 		return err
@@ -223,14 +239,14 @@ func (s *site) settle(n int) {
 	}
 }
 
-// cancelQueued cancels every job that wasn't claimed yet, so that what is left ends soon.
+// cancelQueued cancels every job that is known to the relay and wasn't claimed yet, so that what is left ends soon.
 func (s *site) cancelQueued() {
 	s.mu.Lock()
 	made := len(s.owners)
 	s.mu.Unlock()
 	var ids []string
 	for number := range made {
-		if s.ledger.jobs[s.number][number].Load()&(1<<stepClaimed) == 0 {
+		if s.ledger.jobs[s.number][number].Load()&(1<<stepEnqueued|1<<stepClaimed) == 1<<stepEnqueued {
 			ids = append(ids, jobID(s.number, number))
 		}
 	}
