@@ -253,6 +253,28 @@ var sweepClauses = []clause{
 		r.Equal(4, s.Fired)
 		r.NotZero(s.Next)
 	}},
+	{"each due time fires in its turn, whatever was taken out before", store.Settings{}, func(r *rig) {
+		const n = 200
+		for i := range n {
+			r.enqueue(siteA, "j-"+itoa(i), r.dueIn(time.Duration(1+(i*73)%n)*time.Second), ofKind("none"))
+		}
+		left := map[int]bool{}
+		for i := range n {
+			if k := (i*37 + 5) % n; i%3 == 0 {
+				r.cancel(siteA, "j-"+itoa(k))
+			} else {
+				left[1+(k*73)%n] = true
+			}
+		}
+		before := r.stats().Notices
+		for s := 1; s <= n; s++ {
+			r.jump(time.Second)
+			if left[s] {
+				before++
+			}
+			r.Equal(before, r.stats().Notices, "after %d s", s)
+		}
+	}},
 	{"a claim fires at most 256 too", store.Settings{}, func(r *rig) {
 		r.enqueueN(siteA, "j", 300, r.dueIn(time.Second), ofKind(gen))
 		r.advance(2 * time.Second)

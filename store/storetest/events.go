@@ -198,6 +198,7 @@ var eventClauses = []clause{
 		g := r.running("held")
 		t.read()
 		r.cancel(siteA, "held")
+		r.cancel(siteA, "held") // told once
 		r.same([]store.Event{granted(store.EventCancel, g)}, t.read())
 		r.release(r1, wire.ReleaseShutdown, 0, g)
 		got := t.read()

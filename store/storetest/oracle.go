@@ -120,6 +120,21 @@ var oracleClauses = []clause{
 			r.cancel(siteA, l.name)
 		}
 	}},
+	{"a notice's id is no lease, not even for the runner that held the job", store.Settings{}, func(r *rig) {
+		g := r.running("j")
+		r.cancel(siteA, "j")
+		r.release(r1, wire.ReleaseShutdown, 0, g)
+		n := r.notices(siteA)["j"].Grant
+		for _, runner := range []string{r1, r3} {
+			r.takeErr(runner, n, store.ErrNotFound)
+			r.completeErr(runner, n, store.ErrNotFound)
+			r.Equal(one(n), r.renew(runner, n))
+			r.Equal(one(n), r.accept(runner, n))
+			r.Empty(r.release(runner, wire.ReleaseShutdown, 0, n))
+		}
+		_, err := r.st.ResultEnvelope(r.ctx, siteA, n)
+		r.errIs(err, store.ErrNotFound)
+	}},
 	{"lists show nothing of others", store.Settings{}, func(r *rig) {
 		r.oneOfEach("")
 		r.running("running")

@@ -30,6 +30,12 @@ var readClauses = []clause{
 		r.Len(p.Jobs, 2)
 		r.NotZero(p.Next)
 		r.Len(r.pages(r.st.Jobs, siteA, 2), 4)
+		for _, size := range []int{4, 5} {
+			p, err = r.st.Jobs(r.ctx, siteA, 0, size)
+			r.NoError(err)
+			r.Len(p.Jobs, 4)
+			r.Zero(p.Next)
+		}
 		p, err = r.st.Jobs(r.ctx, siteB, 0, 2)
 		r.NoError(err)
 		r.Empty(p.Jobs)

@@ -39,6 +39,9 @@ var renewClauses = []clause{
 	}},
 	{"a done grant is neither extended nor lost", store.Settings{}, func(r *rig) {
 		g := r.done("j")
+		if !r.f.Gaps.NoClock {
+			r.advance(time.Second)
+		}
 		before := r.job(siteA, "j")
 		r.Empty(r.renew(r1, g))
 		r.Equal(before, r.job(siteA, "j"))

@@ -73,6 +73,16 @@ var takeClauses = []clause{
 		r.Equal("of b", string(r.take(r1, h).Raw))
 		r.takeErr(r1, g, store.ErrTerminal)
 	}},
+	{"one id at two sites: as long as one of them is held, another lease of the id is stale", store.Settings{}, func(r *rig) {
+		g := r.awaiting("j")
+		r.enqueue(siteB, "j")
+		h := r.grant(r1)
+		r.takeErr(r1, bogus("j"), store.ErrStaleLease)
+		r.release(r1, wire.ReleaseRefused, 0, g)
+		r.takeErr(r1, bogus("j"), store.ErrStaleLease)
+		r.release(r1, wire.ReleaseRefused, 0, h)
+		r.takeErr(r1, bogus("j"), store.ErrNotFound)
+	}},
 	{"the ninth take gives the grant back as a lapse", store.Settings{}, func(r *rig) {
 		g := r.ready("j")
 		for range store.MaxTakes {

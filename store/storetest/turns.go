@@ -70,6 +70,18 @@ var turnClauses = []clause{
 		r.enqueue(siteA, "5")
 		r.Equal([]string{"1", "2", "3", "4", "5"}, r.claimIDs(r1, upTo(9)))
 	}},
+	{"a long queue keeps its order through give-backs in any order", wide, func(r *rig) {
+		const n = 400
+		r.enqueueN(siteA, "j", n)
+		got := r.claim(r1, upTo(n), slots(n))
+		r.Len(got, n)
+		for i := range n {
+			r.release(r1, wire.ReleaseShutdown, 0, grantOf(got[(i*171+13)%n]))
+		}
+		for i, id := range r.claimIDs(r1, upTo(n), slots(n)) {
+			r.Equal("j-"+strconv.Itoa(i), id)
+		}
+	}},
 	{"a site that could not be served keeps its turn", store.Settings{UnsealedPerRoute: 1}, func(r *rig) {
 		for _, s := range []string{siteA, siteB} {
 			r.enqueueN(s, "j", 9)
