@@ -52,6 +52,7 @@ func (d *Daemon) welcome(ctx context.Context, c conn, w wire.Welcome) {
 	old := d.link
 	d.link = l
 	d.sites = view
+	waiting := d.ledger.in(awaiting) // before anything is pushed: what is accepted from now on gets its payload pushed
 	d.touch()
 	d.mu.Unlock()
 	if old != nil {
@@ -64,7 +65,7 @@ func (d *Daemon) welcome(ctx context.Context, c conn, w wire.Welcome) {
 	d.cancelGrants(l, w.Cancel)
 	d.work.Go(func() { d.acceptor(l) })
 	d.work.Go(func() { d.heartbeat(l) })
-	d.work.Go(func() { d.resume(l) })
+	d.work.Go(func() { d.resume(l, waiting) })
 }
 
 func (d *Daemon) newLink(ctx context.Context, c conn, w wire.Welcome) *link {

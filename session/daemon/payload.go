@@ -106,7 +106,7 @@ func readPrompt(kind string, plain []byte) (Prompt, error) {
 func (l *link) serverNow() time.Time { return l.serverTime.Add(time.Since(l.at)) }
 
 // resume goes on after a welcome: finished results first, then the payloads of what was accepted.
-func (d *Daemon) resume(l *link) {
+func (d *Daemon) resume(l *link, waiting []*work) {
 	first := d.sendAll(l)
 	timer := time.NewTimer(resendFirst)
 	defer timer.Stop()
@@ -120,21 +120,19 @@ func (d *Daemon) resume(l *link) {
 		}
 		break
 	}
-	d.mu.Lock()
-	waiting := d.ledger.in(awaiting)
-	d.mu.Unlock()
 	for _, w := range waiting {
-		d.work.Go(func() { d.fetch(l, w.grant) })
+		d.work.Go(func() { d.fetch(l, w) })
 	}
 }
 
 // fetch asks for a payload again. Not-ready means that it will be pushed; a grant that is gone is dropped.
-func (d *Daemon) fetch(l *link, g wire.Grant) {
+func (d *Daemon) fetch(l *link, w *work) {
+	g := w.grant
 	if !l.take() {
 		return
 	}
 	defer l.leave()
-	for try := 1; ; try++ {
+	for try := 1; d.awaits(w); try++ {
 		raw, err := l.conn.Request(l.ctx, func(dst []byte, id string) []byte { return wire.AppendFetch(dst, id, g) })
 		if err == nil {
 			var reply wire.FetchReply
@@ -150,14 +148,37 @@ func (d *Daemon) fetch(l *link, g wire.Grant) {
 		case ended(err) || !errors.As(err, &refused) || refused.Code == wire.CodeNotReady:
 			return
 		case !passing(err):
-			d.grantLog(g).Str("code", printable(string(refused.Code))).Msg("the payload is not to be had; the grant is dropped")
-			d.lose([]wire.Grant{g}, string(refused.Code))
+			d.unfetched(l, w, string(refused.Code))
 			return
 		}
 		if sleep(l.ctx, pause(try, err)) != nil {
 			return
 		}
 	}
+}
+
+func (d *Daemon) awaits(w *work) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ledger.byGrant[w.grant] == w && w.phase == awaiting
+}
+
+// unfetched drops a grant whose payload is not to be had, unless it came by a push meanwhile. The release costs nothing
+// when the grant is gone, and frees a slot at once when only the payload is withheld, as for cancelled jobs.
+func (d *Daemon) unfetched(l *link, w *work, code string) {
+	d.mu.Lock()
+	waits := d.ledger.byGrant[w.grant] == w && w.phase == awaiting
+	if waits {
+		d.ledger.remove(w)
+		d.touch()
+	}
+	d.mu.Unlock()
+	if !waits {
+		return
+	}
+	d.grantLog(w.grant).Str("code", printable(code)).Msg("the payload is not to be had; the grant is dropped")
+	d.event(EventLost, w.grant, w.stub.Kind, code)
+	d.releaseSoon(l, []wire.Grant{w.grant}, wire.ReleaseRefused)
 }
 
 // take waits for a place among the transfers of the session; false when the session ended.

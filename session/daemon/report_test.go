@@ -287,6 +287,34 @@ func TestFetchAnswers(t *testing.T) {
 	}
 }
 
+func TestPushOvertakesFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, &echo{}, nil)
+		w.offer("a")
+		synctest.Wait()
+		w.cut()
+		next := newFakeConn("s2")
+		next.on(wire.TypeFetch, func(context.Context, []byte) ([]byte, error) {
+			w.payload("a", "pushed")
+			return nil, wire.Errorf(wire.CodeTooLate, "withheld")
+		})
+		w.connect(next)
+		synctest.Wait()
+		require.Len(t, w.results(), 1)
+		assert.Equal(t, "re: pushed", w.outcome(w.results()[0]).Text)
+		assert.Empty(t, w.released())
+	})
+}
+
+func TestFreshOffersAreNotFetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, &echo{}, nil)
+		w.offer("a") // before any goroutine of the session ran
+		synctest.Wait()
+		assert.Equal(t, []wire.FrameType{wire.TypeAccept}, w.conn.types())
+	})
+}
+
 func TestWelcomeNamesLostAndCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		causes := make(chan error, 2)

@@ -32,7 +32,7 @@ func (w *world) answers(in *inbox, want map[string]string) {
 	w.t.Helper()
 	got := map[string]string{}
 	for range want {
-		r := next(w.t, in.results)
+		r := next(w, in.results)
 		require.True(w.t, r.Verified, "%v", r.Err)
 		require.NotContains(w.t, got, r.JobID, "told twice")
 		got[r.JobID] = r.Outcome.Text
@@ -77,8 +77,8 @@ func TestCancelRunning(t *testing.T) {
 	known, err := shop.Cancel(t.Context(), "job", "none")
 	require.NoError(t, err)
 	assert.Equal(t, []bool{true, false}, known)
-	require.ErrorIs(t, next(t, causes), daemon.ErrCanceled)
-	r := next(t, in.results)
+	require.ErrorIs(t, next(w, causes), daemon.ErrCanceled)
+	r := next(w, in.results)
 	require.True(t, r.Verified, "%v", r.Err)
 	assert.Equal(t, wire.DispositionCanceled, r.Outcome.Outcome)
 }
@@ -90,7 +90,7 @@ func TestCancelQueued(t *testing.T) {
 	known, err := shop.Cancel(t.Context(), "job")
 	require.NoError(t, err)
 	assert.Equal(t, []bool{true}, known)
-	n := next(t, in.notices)
+	n := next(w, in.notices)
 	assert.Equal(t, "job", n.JobID)
 	assert.Equal(t, "cancelled", n.Why)
 }
@@ -110,12 +110,12 @@ func TestDaemonDies(t *testing.T) {
 	w.log.wait(t, 1, "d1", "started", "job")
 	dying.dialer.cut(true)
 	w.daemon("d2", echo)
-	r := next(t, in.results)
+	r := next(w, in.results)
 	require.True(t, r.Verified, "%v", r.Err)
 	assert.Equal(t, "d2", r.RunnerID)
 	assert.Equal(t, "x", r.Outcome.Text)
 	dying.dialer.heal()
-	require.ErrorIs(t, next(t, causes), daemon.ErrLost, "the first one hears of it when it is back")
+	require.ErrorIs(t, next(w, causes), daemon.ErrLost, "the first one hears of it when it is back")
 	assert.Zero(t, w.log.count("d1", "reported", "job"))
 }
 
@@ -229,7 +229,7 @@ func TestGracefulStop(t *testing.T) {
 	go func() { stopped <- d.Stop(context.Background()) }()
 	w.submit(shop, "ada", map[string]string{"later": "y"})
 	close(proceed)
-	require.NoError(t, next(t, stopped))
+	require.NoError(t, next(w, stopped))
 	w.answers(in, map[string]string{"running": "x"})
 	w.daemon("d2", echo)
 	w.answers(in, map[string]string{"later": "y"})
@@ -256,7 +256,7 @@ func TestRevokedDeviceStops(t *testing.T) {
 		Capabilities: []wire.Capability{{
 			Kind: daemon.KindGenerate, BackendID: "test", BackendClass: "process", Service: "test", Model: "m", OfferScope: "private",
 		}},
-		OnEvent: func(e daemon.Event) { w.log.add("d1", string(e.Type), "") },
+		OnEvent: func(e daemon.Event) { w.log.add("d1", string(e.Type), "", e.Detail) },
 	})
 	require.NoError(t, err)
 	ended := make(chan error, 1)
@@ -269,5 +269,5 @@ func TestRevokedDeviceStops(t *testing.T) {
 	require.NoError(t, err)
 	_, err = w.holder.Replace(p)
 	require.NoError(t, err)
-	assert.ErrorContains(t, next(t, ended), "revoked", "the message says what to do")
+	assert.ErrorContains(t, next(w, ended), "revoked", "the message says what to do")
 }

@@ -4,9 +4,11 @@ package endtoend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -160,7 +162,7 @@ func (w *world) daemonAt(name, dir string, work runner) (*daemon.Daemon, *runnin
 		Capabilities: []wire.Capability{{
 			Kind: daemon.KindGenerate, BackendID: "test", BackendClass: "process", Service: "test", Model: "m", OfferScope: "private",
 		}},
-		OnEvent: func(e daemon.Event) { w.log.add(name, string(e.Type), e.Grant.JobID) },
+		OnEvent: func(e daemon.Event) { w.log.add(name, string(e.Type), e.Grant.JobID, e.Detail) },
 	})
 	require.NoError(w.t, err)
 	return d, run(w.t, dial, d.Run)
@@ -186,7 +188,7 @@ func (w *world) site(name string) (*site.Site, *inbox, *running) {
 			in.notices <- n
 			return nil
 		},
-		OnEvent: func(e site.Event) { w.log.add(name, string(e.Type), e.JobID) },
+		OnEvent: func(e site.Event) { w.log.add(name, string(e.Type), e.JobID, e.Detail) },
 	})
 	require.NoError(w.t, err)
 	return s, in, run(w.t, dial, s.Run)
@@ -218,30 +220,44 @@ func (w *world) submit(s *site.Site, owner string, prompts map[string]string) {
 	}
 }
 
-func next[T any](t *testing.T, from <-chan T) T {
+func next[T any](w *world, from <-chan T) T {
+	t := w.t
 	t.Helper()
 	select {
 	case v := <-from:
 		return v
 	case <-time.After(patience):
-		t.Fatal("nothing came")
+		t.Fatalf("nothing came; what happened:\n%s", w.log)
 		panic("unreachable")
 	}
 }
 
 // timeline records events, and lets a test wait for one.
 type timeline struct {
+	start time.Time
+
 	mu   sync.Mutex
+	all  []string
 	seen map[[3]string]int
 	news chan struct{}
 }
 
-func newTimeline() *timeline { return &timeline{seen: map[[3]string]int{}, news: make(chan struct{})} }
+// String lists all events with the time since the first one.
+func (l *timeline) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.all, "\n")
+}
 
-func (l *timeline) add(who, what, job string) {
+func newTimeline() *timeline {
+	return &timeline{start: time.Now(), seen: map[[3]string]int{}, news: make(chan struct{})}
+}
+
+func (l *timeline) add(who, what, job, detail string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seen[[3]string{who, what, job}]++
+	l.all = append(l.all, fmt.Sprintf("%8d ms  %s %s %s %s", time.Since(l.start).Milliseconds(), who, what, job, detail))
 	close(l.news)
 	l.news = make(chan struct{})
 }
@@ -266,7 +282,7 @@ func (l *timeline) wait(t *testing.T, n int, who, what, job string) {
 		select {
 		case <-news:
 		case <-limit:
-			t.Fatalf("%s: %s %s didn't happen", who, what, job)
+			t.Fatalf("%s: %s %s didn't happen, but:\n%s", who, what, job, l)
 		}
 	}
 }
