@@ -24,7 +24,7 @@ type cli struct {
 	Daemon  device.Command `cmd:"" help:"Run jobs of an owner on this device."`
 	Site    siteCommands   `cmd:"" help:"Publish jobs as a site."`
 	Demo    demo.Command   `cmd:"" help:"Show the whole thing at work, with no set-up."`
-	Bench   bench.Command  `cmd:"" help:"Measure a relay on this machine."`
+	Bench   benchCommands  `cmd:"" help:"Measure a relay on this machine."`
 	Version app.Version    `cmd:"" help:"Print the version."`
 
 	Work demo.Work `cmd:"" name:"demo-work" hidden:"" help:"What the devices of the demonstration run."`
@@ -32,6 +32,18 @@ type cli struct {
 
 type siteCommands struct {
 	Submit submit.Command `cmd:"" help:"Publish each line of a file as a job and print the results."`
+}
+
+type benchCommands struct{ bench.Command }
+
+// Help shows examples for all of them.
+func (benchCommands) Help() string {
+	return `Examples:
+
+  pushrelay bench lifecycle
+  pushrelay bench latency --json
+  pushrelay bench idle
+  pushrelay bench storm --sessions 1000`
 }
 
 func main() {

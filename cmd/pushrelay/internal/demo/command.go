@@ -3,13 +3,26 @@
 package demo
 
 import (
+	"context"
+	"errors"
+	"os/signal"
+	"syscall"
+	"time"
+
 	"pushrelay/cmd/pushrelay/internal/app"
+)
+
+const (
+	// within bounds the whole demonstration, sceneWithin each part of it.
+	within      = 40 * time.Second
+	sceneWithin = 15 * time.Second
 )
 
 // Command is `pushrelay demo`.
 type Command struct {
-	File string `help:"File whose lines are the texts of the jobs. Default: a built-in text." type:"path" placeholder:"FILE" env:"-"`
-	Exec string `help:"Command that runs each job: the text on its standard input, the result from its standard output. Default: a word count." placeholder:"CMD" env:"-"`
+	File    string `help:"File whose lines are the texts of the jobs, at most 24 of them. Default: a built-in text." type:"path" placeholder:"FILE" env:"-"`
+	Exec    string `help:"Command that runs each job: the text on its standard input, the result from its standard output. Default: a word count." placeholder:"CMD" env:"-"`
+	Verbose bool   `help:"Show the logs of all parts." env:"-"`
 }
 
 // Help shows examples.
@@ -24,6 +37,25 @@ It takes well under a minute, keeps its files in a temporary folder that it remo
 }
 
 // Run shows it.
-func (c *Command) Run(s app.Streams) error {
-	return app.Exitf(app.ExitFailed, "the demonstration isn't part of this build")
+func (c *Command) Run(ctx context.Context, s app.Streams) error {
+	texts, err := c.texts()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, within, errors.New("it took too long"))
+	defer cancel()
+	w, err := newWorld(c, s, texts)
+	if err != nil {
+		return err
+	}
+	err = w.show(ctx)
+	if closing := w.close(); err == nil {
+		err = closing
+	}
+	if err != nil && errors.Is(context.Cause(ctx), context.Canceled) {
+		return app.Exit(app.ExitInterrupted)
+	}
+	return err
 }

@@ -3,19 +3,18 @@
 package serve
 
 import (
-	"context"
-	"encoding/json"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/hub/projection"
 )
 
 // Command is `pushrelay serve`.
 type Command struct {
 	app.Config
-	app.LogSettings
+	app.LogSettings `embed:"" set:"loglevel=info"`
 	Settings
 }
 
@@ -46,7 +45,7 @@ func (c *Command) Run(s app.Streams) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	relay, err := Start(context.Background(), c.Settings, c.Logger(s.Err))
+	relay, err := Start(c.Settings, c.Logger(s.Err))
 	if err != nil {
 		return err
 	}
@@ -58,10 +57,15 @@ func (c *Command) Run(s app.Streams) error {
 
 // check reads what the settings name and prints the settings.
 func (c *Command) check(s app.Streams) error {
-	if _, err := readProjection(c.Projection); err != nil {
+	raw, err := readProjection(c.Projection)
+	if err == nil {
+		_, err = projection.Parse(raw)
+	}
+	if err == nil {
+		err = c.hubSettings().Check()
+	}
+	if err != nil {
 		return app.Usagef("%w", err)
 	}
-	enc := json.NewEncoder(s.Out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(c.view())
+	return app.Print(s.Out, c.view())
 }

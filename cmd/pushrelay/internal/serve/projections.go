@@ -14,6 +14,12 @@ import (
 // errOldVersion marks a projection that is fine by itself and doesn't rise above the one in force.
 var errOldVersion = errors.New("projection version")
 
+// Where a projection came from.
+const (
+	sourceFile  = "file"
+	sourceAdmin = "admin"
+)
+
 // Change answers what a replacement changed, in numbers.
 type Change struct {
 	Changed  bool    `json:"changed"`

@@ -2,22 +2,257 @@ package serve
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
-	"os"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 
 	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/hub"
+	"pushrelay/hub/projection"
+	"pushrelay/session"
+	"pushrelay/store"
+	"pushrelay/store/memory"
+	"pushrelay/wire"
 )
 
-// Relay is a running relay.
-type Relay struct{}
+// Relay is a running relay. Start makes one; Drain or Close ends it.
+type Relay struct {
+	// Immutable after Start.
+	set         Settings
+	log         zerolog.Logger
+	store       store.RoutingStore
+	projections *projections
+	reload      *reloader
+	hub         *hub.Hub
+	server      *session.Server
+	metrics     *metrics
+	public      listener
+	admin       listener // without an address when it is off
 
-// Start starts a relay and answers when it is ready.
-func Start(context.Context, Settings, zerolog.Logger) (*Relay, error) {
-	return nil, app.Exitf(app.ExitFailed, "the relay isn't part of this build")
+	draining atomic.Bool
+	failed   chan error // a listener that broke
+	stop     context.CancelFunc
+	loops    sync.WaitGroup
 }
 
-func (r *Relay) announce(io.Writer) error { return nil }
+// listener is one address with the server behind it.
+type listener struct {
+	net  net.Listener
+	http *http.Server
+}
 
-func (r *Relay) waitFor(<-chan os.Signal) error { return nil }
+// Start starts a relay; its addresses are bound and its sessions served when it returns. End it with Drain or Close.
+func Start(set Settings, log zerolog.Logger) (*Relay, error) {
+	raw, err := readProjection(set.Projection)
+	if err != nil {
+		return nil, app.Usagef("%w; --projection names the file, and `pushrelay init` makes an example", err)
+	}
+	first, err := projection.Parse(raw)
+	if err != nil {
+		return nil, app.Usagef("%s: %w", set.Projection, err)
+	}
+	r := &Relay{set: set, log: log, metrics: newMetrics(), failed: make(chan error, 2)}
+	if err := r.listen(); err != nil {
+		return nil, err
+	}
+	if err := r.assemble(raw, first); err != nil {
+		return nil, errors.Join(err, r.unlisten())
+	}
+	r.start()
+	return r, nil
+}
+
+// openStore picks the store.
+func openStore(set Settings) (store.RoutingStore, error) {
+	switch set.Store {
+	case "memory":
+		return memory.New(memory.Options{Settings: set.storeSettings()}), nil
+	default:
+		return nil, app.Usagef("--store %q isn't one of: memory", set.Store)
+	}
+}
+
+func (r *Relay) listen() (err error) {
+	if r.public.net, err = bind("listen", r.set.Listen); err != nil || r.set.AdminListen == adminOff {
+		return err
+	}
+	if r.admin.net, err = bind("admin-listen", r.set.AdminListen); err != nil {
+		return errors.Join(err, r.public.net.Close())
+	}
+	return nil
+}
+
+func bind(flag, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, app.Usagef("--%s %s can't be bound: %w; another process may have it: choose another port, or 0 for any", flag, address, err)
+	}
+	return l, nil
+}
+
+func (r *Relay) unlisten() error {
+	err := r.public.net.Close()
+	if r.admin.net != nil {
+		err = errors.Join(err, r.admin.net.Close())
+	}
+	return err
+}
+
+// assemble builds the parts in the order in which they need each other.
+func (r *Relay) assemble(raw []byte, first *projection.Projection) (err error) {
+	if r.store, err = openStore(r.set); err != nil {
+		return err
+	}
+	holder := projection.NewHolder(first)
+	version := app.BuildInfo().Version
+	settings := r.set.hubSettings()
+	r.hub, err = hub.New(hub.Config{
+		Store: r.store, Projection: holder, Settings: settings, Log: r.log, Observer: hubMetrics{r.metrics}, RelayVersion: version,
+	})
+	if err != nil {
+		return errors.Join(app.Usagef("%w", err), r.store.Close())
+	}
+	budget := session.NewBudget(int64(r.set.Budget))
+	r.server, err = session.NewServer(session.ServerConfig{
+		Opener: r.hub, Directory: r.hub, PublicURLs: r.publicURLs(), Origins: r.set.Origin, Version: version, Log: r.log,
+		Observer: r.metrics, Budget: budget, Limits: r.set.limits(),
+		PingMin: settings.PingEvery * 4 / 5, PingMax: settings.PingEvery, IdleAfter: settings.SilenceFor,
+	})
+	if err != nil {
+		return errors.Join(app.Usagef("%w", err), r.store.Close())
+	}
+	r.metrics.watch(r.store, budget, holder)
+	r.projections = &projections{replace: holder.Replace, log: r.log, told: r.metrics.projection, raw: raw}
+	r.reload = newReloader(r.set.Projection, raw, func(raw []byte) error {
+		_, err := r.projections.apply(raw, sourceFile)
+		return err
+	}, r.log)
+	r.public.http = httpServer(r.log, r.handler())
+	r.admin.http = httpServer(r.log, r.adminHandler())
+	return nil
+}
+
+// handler is what the public address serves; sessions are hijacked out of it.
+func (r *Relay) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET "+wire.DaemonPath, r.server.Handler(wire.RoleDaemon))
+	mux.Handle("GET "+wire.SitePath, r.server.Handler(wire.RoleSite))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, string(wire.CodeNotFound), "nothing is served here; sessions are opened at "+wire.DaemonPath+" and "+wire.SitePath)
+	})
+	return mux
+}
+
+func (r *Relay) adminHandler() http.Handler {
+	a := &admin{
+		ready:    r.unready,
+		put:      func(raw []byte) (Change, error) { return r.projections.apply(raw, sourceAdmin) },
+		registry: r.metrics.registry, hosts: r.set.AdminHost, remote: r.set.AdminRemote,
+	}
+	return a.handler()
+}
+
+// httpServer has limits for everything before an upgrade; a hijacked connection leaves them behind.
+func httpServer(log zerolog.Logger, h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: quiet(log),
+	}
+}
+
+// start runs everything that runs beside the sessions.
+func (r *Relay) start() {
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	if err := r.reload.open(); err != nil {
+		r.log.Warn().Err(err).Str("event", "projection-unwatched").Str("recheck", recheck.String()).
+			Msg("changes of the projection's folder aren't told; the file is read now and then, and at SIGHUP")
+	}
+	r.loops.Go(func() {
+		if err := r.hub.Run(ctx); err != nil {
+			r.fail(fmt.Errorf("the hub ended: %w", err))
+		}
+	})
+	r.loops.Go(func() { r.reload.run(ctx) })
+	for _, l := range []listener{r.public, r.admin} {
+		if l.net == nil {
+			continue
+		}
+		r.loops.Go(func() {
+			if err := l.http.Serve(l.net); !errors.Is(err, http.ErrServerClosed) {
+				r.fail(fmt.Errorf("%s doesn't accept connections any more: %w", l.net.Addr(), err))
+			}
+		})
+	}
+}
+
+func (r *Relay) fail(err error) {
+	select {
+	case r.failed <- err:
+	default: // the first one is reason enough
+	}
+}
+
+// unready answers why this relay shouldn't get new sessions; nothing when it should.
+func (r *Relay) unready(ctx context.Context) []string {
+	var why []string
+	if r.draining.Load() {
+		why = append(why, "draining")
+	}
+	if _, err := r.store.Now(ctx); err != nil {
+		why = append(why, "store")
+	}
+	return why
+}
+
+// URL answers where clients of this machine dial.
+func (r *Relay) URL() string { return "http://" + reachable(r.public.net.Addr()) }
+
+// AdminURL answers where the admin listener is, or "".
+func (r *Relay) AdminURL() string {
+	if r.admin.net == nil {
+		return ""
+	}
+	return "http://" + reachable(r.admin.net.Addr())
+}
+
+// reachable turns a bound address into one that can be dialled: any address becomes the loopback one.
+func reachable(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return a.String()
+	}
+	return net.JoinHostPort("127.0.0.1", fmt.Sprint(tcp.Port))
+}
+
+// publicURLs answers what clients may sign as the relay that they dialled.
+func (r *Relay) publicURLs() []string {
+	if len(r.set.PublicURL) > 0 {
+		return r.set.PublicURL
+	}
+	_, port, _ := net.SplitHostPort(r.public.net.Addr().String())
+	urls := []string{r.URL()}
+	if tcp, ok := r.public.net.Addr().(*net.TCPAddr); ok && (tcp.IP.IsUnspecified() || tcp.IP.IsLoopback()) {
+		urls = append(urls, "http://localhost:"+port)
+	}
+	return urls
+}
+
+// announce says once, to people on out and to programs in the log, where this relay can be reached.
+func (r *Relay) announce(out io.Writer) error {
+	admin := r.AdminURL()
+	r.log.Info().Str("event", "listening").Str("url", r.URL()).Str("admin", admin).Strs("public", r.publicURLs()).
+		Str("store", r.set.Store).Str("version", app.BuildInfo().Version).Msg("listening")
+	if admin == "" {
+		admin = adminOff
+	}
+	_, err := fmt.Fprintf(out, "pushrelay: listening on %s, admin on %s\n", r.URL(), admin)
+	return err
+}

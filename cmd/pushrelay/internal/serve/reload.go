@@ -1,12 +1,14 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -18,6 +20,8 @@ import (
 const (
 	// settle is how long a folder must be quiet before the file is read: writers change it in several steps.
 	settle = 50 * time.Millisecond
+	// patience is how long a file that changes without end is waited for.
+	patience = time.Second
 	// recheck finds changes that no notification told of, as on network file systems.
 	recheck = 30 * time.Second
 )
@@ -27,8 +31,10 @@ type reloader struct {
 	path  string
 	apply func(raw []byte) error
 	log   zerolog.Logger
-	last  []byte // what was read last, good or bad; the loop's
 	now   chan struct{}
+
+	watcher *fsnotify.Watcher // nil: changes aren't told
+	last    []byte            // what was read last, good or bad; the loop's
 }
 
 func newReloader(path string, first []byte, apply func([]byte) error, log zerolog.Logger) *reloader {
@@ -60,33 +66,50 @@ func (r *reloader) Now() {
 	}
 }
 
-// run watches the folder rather than the file: a rename over the file, and the links that orchestrators swap, would
-// leave a watch on what is gone. It ends with ctx.
-func (r *reloader) run(ctx context.Context) {
-	events := make(<-chan fsnotify.Event)
-	errs := make(<-chan error)
+// open begins to watch. It watches the folder rather than the file: a rename over the file, and the links that
+// orchestrators swap, would leave a watch on what is gone.
+func (r *reloader) open() error {
 	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		defer watcher.Close()
-		err = watcher.Add(filepath.Dir(r.path))
-		events, errs = watcher.Events, watcher.Errors
-	}
 	if err != nil {
-		r.log.Warn().Err(err).Str("event", "projection-unwatched").Dur("recheck", recheck).
-			Msg("changes of the projection's folder aren't told; the file is read now and then, and at SIGHUP")
+		return err
+	}
+	if err := watcher.Add(filepath.Dir(r.path)); err != nil {
+		return errors.Join(err, watcher.Close())
+	}
+	r.watcher = watcher
+	return nil
+}
+
+// run reads the file when it changed, until ctx ends. Without open it still reads it now and then.
+func (r *reloader) run(ctx context.Context) {
+	var events <-chan fsnotify.Event
+	var errs <-chan error
+	if r.watcher != nil {
+		defer r.watcher.Close()
+		events, errs = r.watcher.Events, r.watcher.Errors
 	}
 	timer := time.NewTimer(recheck)
 	defer timer.Stop()
+	var since time.Time // the first change that wasn't read yet
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-events:
-			timer.Reset(settle)
+		case event := <-events:
+			if !r.concerns(event.Name) {
+				continue
+			}
+			if since.IsZero() || time.Since(since) < patience {
+				timer.Reset(settle)
+			}
+			if since.IsZero() {
+				since = time.Now()
+			}
 		case err := <-errs:
 			r.log.Warn().Err(err).Str("event", "projection-watch").Msg("the watch on the projection's folder stumbled")
 			timer.Reset(settle)
 		case <-timer.C:
+			since = time.Time{}
 			r.check(false)
 			timer.Reset(recheck)
 		case <-r.now:
@@ -95,19 +118,22 @@ func (r *reloader) run(ctx context.Context) {
 	}
 }
 
+// concerns reports whether a change in the folder may be the file's: by its name, or by a link of an orchestrator, whose
+// names begin with two dots.
+func (r *reloader) concerns(name string) bool {
+	base := filepath.Base(name)
+	return base == filepath.Base(r.path) || strings.HasPrefix(base, "..")
+}
+
 // check reads the file and applies it when it changed or when it is asked for; what can't be used changes nothing.
 func (r *reloader) check(always bool) {
 	raw, err := readProjection(r.path)
-	if err == nil && !always && string(raw) == string(r.last) {
-		return
+	if !always && bytes.Equal(raw, r.last) {
+		return // as it was, or as unreadable as it was
 	}
+	r.last = raw
 	if err == nil {
-		r.last = raw
 		err = r.apply(raw)
-	} else if errors.Is(err, os.ErrNotExist) && !always && r.last == nil {
-		return // said already
-	} else {
-		r.last = nil
 	}
 	if err != nil {
 		r.log.Error().Err(err).Str("event", "projection-kept").Str("path", r.path).

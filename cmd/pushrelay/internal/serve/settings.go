@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/hub"
+	"pushrelay/session"
 	"pushrelay/store"
 )
 
@@ -20,6 +22,8 @@ type Settings struct {
 	PublicURL []string `help:"URL under which clients dial this relay; repeat it for several. Default: the listen address." name:"public-url" placeholder:"URL" group:"Relay"`
 	Origin    []string `help:"Origin that browsers may connect from; repeat it for several. Others that send one are refused." placeholder:"ORIGIN" group:"Relay"`
 	Store     string   `help:"Where jobs in flight are kept. memory: gone when the process ends." enum:"memory" default:"memory" group:"Relay"`
+
+	TrustedProxy []string `help:"Network of proxies whose X-Forwarded-For is believed, as CIDR; repeat it for several." placeholder:"CIDR" group:"Relay"`
 
 	AdminListen string   `help:"Address for health, metrics and PUT /projection, or off." default:"127.0.0.1:9090" group:"Operation"`
 	AdminRemote bool     `help:"Allow an --admin-listen that isn't loopback. Health and metrics only: PUT stays loopback's." group:"Operation"`
@@ -33,6 +37,11 @@ type Settings struct {
 	BytesPerSite    app.Bytes     `help:"Bytes of one site's sealed envelopes; over it nothing more of it is handed out." default:"256MiB" group:"Limits"`
 	Unsealed        int           `help:"Jobs of one site and owner that may wait for their seal at once." default:"4" group:"Limits"`
 	Budget          app.Bytes     `help:"Bytes of large frames being received, in all." default:"256MiB" group:"Limits"`
+
+	MaxSessions     int     `help:"Sessions at once." default:"50000" group:"Limits"`
+	MaxHandshakes   int     `help:"Connections at once that haven't authenticated." default:"1000" group:"Limits"`
+	MaxPerAddress   int     `help:"Of these, from one address (IPv6: /64)." default:"64" group:"Limits"`
+	AcceptPerSecond float64 `help:"New connections a second; others are told to come back." default:"500" group:"Limits"`
 
 	DrainWindow time.Duration `help:"A drain spreads its closes over this time." default:"10s" group:"Operation"`
 	DrainLimit  time.Duration `help:"A drain ends after this time, whatever still runs." default:"30s" group:"Operation"`
@@ -58,7 +67,11 @@ func (s *Settings) Validated() error {
 		{"bytes-per-site", s.BytesPerSite >= 8*app.MiB && s.BytesPerSite <= 1024*app.GiB, s.BytesPerSite, "from 8MiB (one envelope must fit) to 1024GiB"},
 		{"unsealed", s.Unsealed >= 1 && s.Unsealed <= 1024, s.Unsealed, "from 1 to 1024"},
 		{"budget", s.Budget >= 8*app.MiB && s.Budget <= 64*app.GiB, s.Budget, "from 8MiB (one frame must fit) to 64GiB"},
-		{"drain-window", within(s.DrainWindow, 0, 10*time.Minute), s.DrainWindow, "from 0s to 10m"},
+		{"max-sessions", s.MaxSessions >= 1 && s.MaxSessions <= 1_000_000, s.MaxSessions, "from 1 to 1000000"},
+		{"max-handshakes", s.MaxHandshakes >= 1 && s.MaxHandshakes <= 100_000, s.MaxHandshakes, "from 1 to 100000"},
+		{"max-per-address", s.MaxPerAddress >= 1 && s.MaxPerAddress <= s.MaxHandshakes, s.MaxPerAddress, "from 1 to --max-handshakes"},
+		{"accept-per-second", s.AcceptPerSecond >= 1 && s.AcceptPerSecond <= 100_000, s.AcceptPerSecond, "from 1 to 100000"},
+		{"drain-window", within(s.DrainWindow, 10*time.Millisecond, 10*time.Minute), s.DrainWindow, "from 10ms to 10m"},
 		{"drain-limit", within(s.DrainLimit, s.DrainWindow+time.Second, time.Hour), s.DrainLimit, "at least --drain-window plus 1s, at most 1h"},
 	}
 	for _, r := range rules {
@@ -66,7 +79,8 @@ func (s *Settings) Validated() error {
 			return app.Usagef("--%s is %v; set it %s", r.flag, r.value, r.want)
 		}
 	}
-	return errors.Join(s.addresses(), s.urls())
+	_, err := s.proxies()
+	return errors.Join(s.addresses(), s.urls(), err)
 }
 
 func (s *Settings) addresses() error {
@@ -109,6 +123,19 @@ func (s *Settings) urls() error {
 	return nil
 }
 
+// proxies parses the trusted networks.
+func (s *Settings) proxies() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range s.TrustedProxy {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, app.Usagef("--trusted-proxy %q isn't a network; write for instance 10.0.0.0/8 or 192.0.2.1/32", text)
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}
+
 func oneOf(s string, words ...string) bool {
 	for _, w := range words {
 		if strings.EqualFold(s, w) {
@@ -136,13 +163,34 @@ func (s *Settings) storeSettings() store.Settings {
 	}
 }
 
+// hubSettings are the settings that the hub works by. Short leases shorten what must happen within one.
+func (s *Settings) hubSettings() hub.Settings {
+	silence := min(time.Minute, s.Lease)
+	return hub.Settings{
+		LeaseFor: s.Lease, OfferFor: min(5*time.Second, s.Lease/2), SilenceFor: silence, PingEvery: silence * 5 / 12,
+		DrainSpread: s.DrainWindow, DrainLimit: s.DrainLimit, UnsealedPerRoute: s.Unsealed,
+	}
+}
+
+// limits bound what strangers can take.
+func (s *Settings) limits() session.Limits {
+	proxies, _ := s.proxies() // Validated has seen them
+	return session.Limits{
+		MaxSessions: s.MaxSessions, MaxUnauthenticated: s.MaxHandshakes, MaxUnauthenticatedPerAddr: s.MaxPerAddress,
+		AcceptPerSecond: s.AcceptPerSecond, TrustedProxies: proxies,
+	}
+}
+
 // view is what --check-config prints: the keys of a configuration file with the values in force.
 func (s *Settings) view() map[string]any {
 	return map[string]any{
 		"projection": s.Projection, "listen": s.Listen, "public-url": s.PublicURL, "origin": s.Origin, "store": s.Store,
-		"admin-listen": s.AdminListen, "admin-remote": s.AdminRemote, "admin-host": s.AdminHost,
+		"trusted-proxy": s.TrustedProxy,
+		"admin-listen":  s.AdminListen, "admin-remote": s.AdminRemote, "admin-host": s.AdminHost,
 		"lease": s.Lease.String(), "payload-window": s.PayloadWindow.String(), "max-deadline": s.MaxDeadline.String(),
 		"result-retention": s.ResultRetention.String(), "jobs-per-site": s.JobsPerSite, "bytes-per-site": s.BytesPerSite,
-		"unsealed": s.Unsealed, "budget": s.Budget, "drain-window": s.DrainWindow.String(), "drain-limit": s.DrainLimit.String(),
+		"unsealed": s.Unsealed, "budget": s.Budget, "max-sessions": s.MaxSessions,
+		"max-handshakes": s.MaxHandshakes, "max-per-address": s.MaxPerAddress, "accept-per-second": s.AcceptPerSecond,
+		"drain-window": s.DrainWindow.String(), "drain-limit": s.DrainLimit.String(),
 	}
 }

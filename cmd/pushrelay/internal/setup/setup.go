@@ -121,8 +121,8 @@ func ProjectionFile(dir string) string { return filepath.Join(dir, "projection.j
 
 // next prints commands that work when they are pasted, each into a terminal of its own.
 func (c Command) next(w io.Writer) error {
-	program := shellWord(programName())
-	file := func(path string) string { return shellWord(path) }
+	program := ShellWord(programName())
+	file := func(path string) string { return ShellWord(path) }
 	d := Devices()[0]
 	_, err := fmt.Fprintf(w, `Made in %s: projection.json, %d site keys, %d device keys.
 
@@ -154,7 +154,8 @@ func programName() string {
 	return name
 }
 
-func shellWord(s string) string {
+// ShellWord quotes s for a shell when it needs it.
+func ShellWord(s string) string {
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+", r)
 	}) {

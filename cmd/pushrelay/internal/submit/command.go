@@ -49,6 +49,8 @@ Results are printed as they come, each with its job's id. Empty lines are no job
 
 To repeat a submission that was cut short, give the same --id-prefix and the same time as --deadline: nothing is published twice, and results that waited are printed.
 
+Run it for a site that has no other process at that time: a relay asks any session of a site to seal, and this one knows its own jobs only.
+
 Exit codes: 0 all jobs succeeded, 4 some failed, 5 none succeeded, 3 refused by the relay, 130 interrupted.`
 }
 
@@ -89,7 +91,7 @@ func (c *Command) Run(ctx context.Context, s app.Streams) error {
 	r := newRun(c, s)
 	r.site, err = site.New(site.Config{
 		URL: c.Relay, SiteID: c.Site, Keys: key, Name: "pushrelay-site", Version: app.BuildInfo().Version, CAFile: c.CA,
-		Log: c.Logger(s.Err), OnResult: r.result, OnNotice: r.notice, LeaveUnknown: true,
+		Log: c.Logger(s.Err), OnResult: r.result, OnNotice: r.notice,
 	})
 	if err != nil {
 		return app.Usagef("%w", err)
