@@ -66,14 +66,15 @@ func TestLargePayloadAndResult(t *testing.T) {
 func TestCancelRunning(t *testing.T) {
 	w := newWorld(t, hub.Settings{})
 	shop, in, _ := w.site("shop")
-	causes := make(chan error, 1)
+	causes, begun := make(chan error, 1), make(chan struct{})
 	w.daemon("d1", func(ctx context.Context, _ daemon.Job) (daemon.Answer, error) {
+		close(begun)
 		<-ctx.Done()
 		causes <- context.Cause(ctx)
 		return daemon.Answer{}, ctx.Err()
 	})
 	w.submit(shop, "ada", map[string]string{"job": "x"})
-	w.log.wait(t, 1, "d1", "started", "job")
+	next(w, begun)
 	known, err := shop.Cancel(t.Context(), "job", "none")
 	require.NoError(t, err)
 	assert.Equal(t, []bool{true, false}, known)

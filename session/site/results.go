@@ -1,19 +1,12 @@
 package site
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
 
 	"pushrelay/wire"
 	"pushrelay/wire/seal"
-)
-
-// Why of notices that this package makes itself, beside the relay's deadline, unsealed, lapsed and cancelled.
-const (
-	WhyCancelled = "cancelled"
-	WhyRefused   = "refused" // with the code: the relay lost its memory and doesn't take the job again
 )
 
 // Why a result isn't believed.
@@ -37,12 +30,6 @@ type Result struct {
 	RunnerID    string
 	RunnerOwner string
 	Device      wire.PublicIdentity
-}
-
-// Notice says that a job is over without a result.
-type Notice struct {
-	JobID string
-	Why   string // deadline, unsealed, lapsed, cancelled, or a word of this package
 }
 
 // finished names a job whose result was told; its id alone could be used again.
@@ -229,143 +216,4 @@ func (s *Site) expected(e *entry, leaseID, keyID string, deadlineAt int64) error
 		return errDevice
 	}
 	return nil
-}
-
-// notices takes jobs that the relay dropped.
-func (s *Site) notices(frame []byte) error {
-	f, err := wire.Decode[wire.Notices](frame)
-	if err != nil {
-		return err
-	}
-	if len(f.Jobs) > maxQueuedResults {
-		return errors.New("site: too many notices at once")
-	}
-	for _, n := range f.Jobs {
-		g := wire.Grant{JobID: n.JobID, LeaseID: n.LeaseID}
-		if !s.admit(g, 0) {
-			continue
-		}
-		s.work.Go(func() {
-			defer s.leave(g, 0)
-			if s.place() {
-				defer s.vacate()
-				s.notice(g, n)
-			}
-		})
-	}
-	return nil
-}
-
-func (s *Site) notice(g wire.Grant, n wire.Notice) {
-	s.mu.Lock()
-	seen := s.handled.seen(g)
-	s.mu.Unlock()
-	if !seen {
-		if err := s.tell(Notice{JobID: n.JobID, Why: n.Why}); err != nil {
-			return
-		}
-	}
-	s.mu.Lock()
-	if g.LeaseID != "" {
-		s.handled.add(g)
-	}
-	s.finish(n.JobID)
-	s.mu.Unlock()
-	if g.LeaseID != "" {
-		s.collected(g)
-	}
-}
-
-// noticed tells of an end that this package found out itself; there is nothing to collect.
-func (s *Site) noticed(n Notice) {
-	s.work.Go(func() {
-		if s.place() {
-			defer s.vacate()
-			_ = s.tell(n) // logged there
-		}
-	})
-}
-
-func (s *Site) tell(n Notice) error {
-	if s.cfg.OnNotice != nil {
-		if err := guard(func() error { return s.cfg.OnNotice(s.calls, n) }); err != nil {
-			s.log.Warn().Str("error", saying(err)).Str("job", printable(n.JobID)).Msg("a notice wasn't handled")
-			return err
-		}
-	}
-	s.event(EventNotice, n.JobID, "", n.Why)
-	return nil
-}
-
-func (s *Site) requeued(frame []byte) error {
-	f, err := wire.Decode[wire.Notices](frame)
-	if err != nil {
-		return err
-	}
-	for _, n := range f.Jobs {
-		s.event(EventRequeued, n.JobID, n.LeaseID, n.Why)
-	}
-	return nil
-}
-
-// collected tells the relay, soon, that a grant is handled.
-func (s *Site) collected(g wire.Grant) {
-	s.mu.Lock()
-	if len(s.toTell) < maxRemembered { // beyond, the relay offers it again
-		s.toTell = append(s.toTell, g)
-	}
-	l := s.link
-	s.mu.Unlock()
-	if l != nil {
-		poke(l.collect)
-	}
-}
-
-// collector sends what was handled; while one frame is under way the next one gathers.
-func (s *Site) collector(l *link) {
-	for {
-		select {
-		case <-l.ctx.Done():
-			return
-		case <-l.collect:
-		}
-		for s.collectSome(l) {
-		}
-	}
-}
-
-func (s *Site) collectSome(l *link) bool {
-	s.mu.Lock()
-	n := min(len(s.toTell), wire.MaxList)
-	batch := append([]wire.Grant(nil), s.toTell[:n]...)
-	s.telling = n
-	s.mu.Unlock()
-	if n == 0 {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(l.ctx, requestPatience)
-	defer cancel()
-	_, err := request[wire.OKReply](ctx, l, func(dst []byte, id string) []byte {
-		return wire.AppendGrants(dst, wire.TypeCollected, id, batch)
-	})
-	s.mu.Lock()
-	s.telling = 0
-	if !ended(err) { // else the next session tells it
-		s.toTell = s.toTell[n:]
-	}
-	if len(s.toTell) == 0 {
-		s.toTell = nil
-	}
-	s.touch()
-	s.mu.Unlock()
-	if err != nil {
-		if !ended(err) {
-			s.log.Warn().Str("error", saying(err)).Int("jobs", n).Msg("handled results couldn't be collected; the relay offers them again")
-		}
-		return false
-	}
-	for _, g := range batch {
-		s.event(EventCollected, g.JobID, g.LeaseID, "")
-	}
-	return true
 }

@@ -36,26 +36,7 @@ func (s *Site) sealRequest(l *link, frame []byte) error {
 	if len(f.Jobs) > wire.MaxList {
 		return errors.New("site: too many seal requests at once")
 	}
-	var tasks []*task
-	var unknown, large []wire.Grant
-	s.mu.Lock()
-	for _, j := range f.Jobs {
-		t := &task{job: j, entry: s.jobs[j.JobID]}
-		if _, working := l.sealing[t.grant()]; working {
-			continue
-		}
-		if t.entry == nil && s.cfg.Lookup == nil {
-			unknown = append(unknown, t.grant())
-			continue
-		}
-		if t.entry != nil && len(t.entry.payload) > plainOver {
-			t.big = true
-			large = append(large, t.grant())
-		}
-		l.sealing[t.grant()] = struct{}{}
-		tasks = append(tasks, t)
-	}
-	s.mu.Unlock()
+	tasks, unknown, large := s.sort(l, f.Jobs)
 	if len(unknown) > 0 {
 		s.work.Go(func() { s.decline(l, unknown, errUnknown) })
 	}
@@ -75,6 +56,29 @@ func (s *Site) sealRequest(l *link, frame []byte) error {
 		})
 	}
 	return nil
+}
+
+// sort takes seal requests in, except copies of those that are being worked on.
+func (s *Site) sort(l *link, jobs []wire.SealJob) (tasks []*task, unknown, large []wire.Grant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range jobs {
+		t := &task{job: j, entry: s.jobs[j.JobID]}
+		if _, working := l.sealing[t.grant()]; working {
+			continue
+		}
+		if t.entry == nil && s.cfg.Lookup == nil {
+			unknown = append(unknown, t.grant())
+			continue
+		}
+		if t.entry != nil && len(t.entry.payload) > plainOver {
+			t.big = true
+			large = append(large, t.grant())
+		}
+		l.sealing[t.grant()] = struct{}{}
+		tasks = append(tasks, t)
+	}
+	return tasks, unknown, large
 }
 
 func (s *Site) doneSealing(l *link, t *task) {

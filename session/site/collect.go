@@ -1,0 +1,69 @@
+package site
+
+import (
+	"context"
+
+	"pushrelay/wire"
+)
+
+// collected tells the relay, soon, that a grant is handled.
+func (s *Site) collected(g wire.Grant) {
+	s.mu.Lock()
+	if len(s.toTell) < maxRemembered { // beyond, the relay offers it again
+		s.toTell = append(s.toTell, g)
+	}
+	l := s.link
+	s.mu.Unlock()
+	if l != nil {
+		poke(l.collect)
+	}
+}
+
+// collector sends what was handled; while one frame is under way the next one gathers.
+func (s *Site) collector(l *link) {
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-l.collect:
+		}
+		for s.collectSome(l) {
+		}
+	}
+}
+
+func (s *Site) collectSome(l *link) bool {
+	s.mu.Lock()
+	n := min(len(s.toTell), wire.MaxList)
+	batch := append([]wire.Grant(nil), s.toTell[:n]...)
+	s.telling = n
+	s.mu.Unlock()
+	if n == 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, requestPatience)
+	defer cancel()
+	_, err := request[wire.OKReply](ctx, l, func(dst []byte, id string) []byte {
+		return wire.AppendGrants(dst, wire.TypeCollected, id, batch)
+	})
+	s.mu.Lock()
+	s.telling = 0
+	if !ended(err) { // else the next session tells it
+		s.toTell = s.toTell[n:]
+	}
+	if len(s.toTell) == 0 {
+		s.toTell = nil
+	}
+	s.touch()
+	s.mu.Unlock()
+	if err != nil {
+		if !ended(err) {
+			s.log.Warn().Str("error", saying(err)).Int("jobs", n).Msg("handled results couldn't be collected; the relay offers them again")
+		}
+		return false
+	}
+	for _, g := range batch {
+		s.event(EventCollected, g.JobID, g.LeaseID, "")
+	}
+	return true
+}
