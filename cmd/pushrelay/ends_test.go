@@ -234,7 +234,7 @@ func TestInitsCommandsWork(t *testing.T) {
 	relay := paste(commands[0])
 	relay.await(relay.err, `"event":"listening"`)
 	device := paste(commands[1])
-	device.await(device.err, `"event":"connected"`)
+	device.await(device.err, `"message":"connected"`)
 	site := startCommand(t, "", exec.Command("sh", "-c", commands[2]))
 	if code := site.exit(); code != app.ExitOK {
 		t.Errorf("code %d", code)

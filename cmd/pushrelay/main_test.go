@@ -202,7 +202,7 @@ func (r *relay) daemon(runner string, args ...string) *process {
 		"daemon", "--relay", r.url, "--key", setup.KeyFile(r.dir, runner), "--runner", runner,
 		"--state", setup.StateDir(r.dir, runner), "--log-format", "json",
 	}, args...)...)
-	p.await(p.err, `"event":"connected"`)
+	p.await(p.err, `"message":"connected"`)
 	return p
 }
 

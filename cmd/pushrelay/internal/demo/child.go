@@ -41,10 +41,16 @@ func (w *world) follow(runner string, log io.Reader) {
 			fmt.Fprintln(w.out.Err, lines.Text())
 		}
 		var l struct {
-			Event, Job, Lease, Detail string
-			Time                      time.Time
+			Event, Message, Job, Lease, Detail string
+			Time                               time.Time
 		}
-		if json.Unmarshal(lines.Bytes(), &l) == nil && l.Event != "" {
+		if json.Unmarshal(lines.Bytes(), &l) != nil {
+			continue
+		}
+		if l.Message == string(daemon.EventConnected) {
+			l.Event = l.Message
+		}
+		if l.Event != "" {
 			w.stories.hearDaemon(runner, daemon.Event{
 				At: l.Time, Type: daemon.EventType(l.Event), Grant: wire.Grant{JobID: l.Job, LeaseID: l.Lease}, Detail: l.Detail,
 			})

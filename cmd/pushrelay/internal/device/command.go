@@ -141,11 +141,19 @@ func (c *Command) keep(d *daemon.Daemon, log zerolog.Logger, signals <-chan os.S
 	return app.Exit(app.ExitInterrupted)
 }
 
-// logEvent writes one line for each step of a grant. Ids are other people's words: the logger escapes them.
+// logEvent writes one line for each step of a grant that the daemon has no line for itself. Ids are other people's words:
+// the logger escapes them.
 func logEvent(log zerolog.Logger, e daemon.Event) {
+	switch e.Type {
+	case daemon.EventConnected, daemon.EventDisconnected, daemon.EventReported, daemon.EventSites, daemon.EventRevoked:
+		return
+	}
 	line := log.Info().Str("event", string(e.Type))
 	if e.Grant.JobID != "" {
-		line = line.Str("job", e.Grant.JobID).Str("lease", e.Grant.LeaseID).Str("kind", e.Kind)
+		line = line.Str("job", e.Grant.JobID).Str("lease", e.Grant.LeaseID)
+	}
+	if e.Kind != "" {
+		line = line.Str("kind", e.Kind)
 	}
 	if e.Detail != "" {
 		line = line.Str("detail", e.Detail)

@@ -6,12 +6,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rs/zerolog"
 
 	"pushrelay/hub/projection"
+	"pushrelay/session"
+	"pushrelay/store"
+	"pushrelay/wire"
 	"pushrelay/wire/seal"
 )
 
@@ -182,27 +186,57 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-func TestMetricsHaveUnitsAndConstantSeries(t *testing.T) {
-	a, _ := testAdmin(t)
-	series := func() []string {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/metrics", nil)
-		w := httptest.NewRecorder()
-		a.handler().ServeHTTP(w, r)
-		var out []string
-		for line := range strings.Lines(w.Body.String()) {
-			if name, _, ok := strings.Cut(line, " "); ok && strings.HasPrefix(name, "pushrelay_") {
-				out = append(out, name)
-			}
+// series answers the names of the relay's own series, with labels.
+func series(t *testing.T, m *metrics) []string {
+	t.Helper()
+	a := &admin{registry: m.registry}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/metrics", nil)
+	w := httptest.NewRecorder()
+	a.handler().ServeHTTP(w, r)
+	var out []string
+	for line := range strings.Lines(w.Body.String()) {
+		if i := strings.LastIndexByte(line, ' '); i > 0 && strings.HasPrefix(line, "pushrelay_") {
+			out = append(out, line[:i])
 		}
-		return out
 	}
-	before := series()
+	return out
+}
+
+func TestMetricsHaveUnits(t *testing.T) {
+	all := strings.Join(series(t, newMetrics()), "\n")
 	for _, want := range []string{
 		"pushrelay_build_info", `pushrelay_sessions_open{role="daemon"}`, `pushrelay_sessions_ended_total{reason="too-slow",role="site"}`,
 		"pushrelay_session_duration_seconds_count", "pushrelay_received_bytes_total", "pushrelay_projection_applied_timestamp_seconds",
+		`pushrelay_grants_ended_total{why="lapsed"}`, `pushrelay_hub_work_total{what="claims"}`, `pushrelay_results_total{disposition="ok"}`,
 	} {
-		if !strings.Contains(strings.Join(before, "\n"), want) {
+		if !strings.Contains(all, want) {
 			t.Errorf("no %s", want)
 		}
+	}
+}
+
+func TestSeriesDoNotGrow(t *testing.T) {
+	m := newMetrics()
+	before := series(t, m)
+	hear := func(word string) {
+		m.Opened(word)
+		m.Ended(word, session.Reason(word), session.Summary{Admitted: true})
+		m.Refused(word)
+		hubMetrics{m}.Ended(store.Why(word))
+		hubMetrics{m}.Dropped(store.Why(word))
+		hubMetrics{m}.Done(word)
+	}
+	for _, word := range []string{wire.RoleDaemon, string(session.ReasonCut), session.RefusedQuery, string(store.WhyLapsed), wire.DispositionOK} {
+		hear(word)
+	}
+	once := series(t, m)
+	for i := range 500 {
+		hear("hostile " + strconv.Itoa(i))
+	}
+	if after := series(t, m); len(after) != len(once) || len(once) < len(before) {
+		t.Errorf("%d series became %d, then %d", len(before), len(once), len(after))
+	}
+	if strings.Contains(strings.Join(series(t, m), ""), "hostile") {
+		t.Error("a client's word is a label")
 	}
 }

@@ -86,6 +86,9 @@ func (m *metrics) prepare() {
 			m.ended.WithLabelValues(role, string(reason))
 		}
 	}
+	for _, what := range refusals() {
+		m.refused.WithLabelValues(what)
+	}
 	for _, c := range hub.Counters() {
 		m.work.WithLabelValues(c.String())
 	}
@@ -111,6 +114,13 @@ func reasons() []session.Reason {
 		session.ReasonBusy, session.ReasonTooSlow, session.ReasonUnknown, session.ReasonFlooding, session.ReasonTooLarge,
 		session.ReasonBadFrame, session.ReasonSuperseded, session.ReasonSignature, session.ReasonRevoked,
 		session.ReasonVersion, session.ReasonPeer, session.ReasonCut,
+	}
+}
+
+func refusals() []string {
+	return []string{
+		session.RefusedDraining, session.RefusedSessions, session.RefusedStrangers, session.RefusedAddr, session.RefusedRate,
+		session.RefusedQuery, session.RefusedOrigin, session.RefusedSubprotocol, session.RefusedUpgrade, session.RefusedType,
 	}
 }
 
@@ -142,7 +152,7 @@ func (m *metrics) Ended(role string, reason session.Reason, s session.Summary) {
 }
 
 // Refused implements session.Observer.
-func (m *metrics) Refused(what string) { m.refused.WithLabelValues(what).Inc() }
+func (m *metrics) Refused(what string) { m.refused.WithLabelValues(known(what, refusals())).Inc() }
 
 func (m *metrics) projection(source string, ok bool) {
 	outcome := "refused"

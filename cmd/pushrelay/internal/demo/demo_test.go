@@ -1,0 +1,74 @@
+package demo
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/session/site"
+	"pushrelay/wire"
+)
+
+func TestTexts(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "text")
+	contents := "\n one \n\xff\n" + strings.Repeat("x", maxTextBytes+1) + "\n" + strings.Repeat("more\n", 2*maxTexts)
+	if err := os.WriteFile(file, []byte(contents), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := (&Command{File: file}).texts()
+	if err != nil || len(got) != maxTexts || got[0] != "one" || got[1] != "\uFFFD" || got[2] != "more" {
+		t.Errorf("%d texts, %v", len(got), err)
+	}
+	if err := os.WriteFile(file, []byte("\n \n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&Command{File: file}).texts(); app.CodeOf(err) != app.ExitUsage {
+		t.Error(err)
+	}
+}
+
+// TestJudgesFindWhatIsMissing spoils one thing of a good story at a time.
+func TestJudgesFindWhatIsMissing(t *testing.T) {
+	good := func() *story {
+		st := &story{job: "text-1", text: "two words", results: []site.Result{{Verified: true, Disposition: wire.DispositionOK}}}
+		st.results[0].Outcome.Text = wordCount(st.text)
+		for _, what := range []string{enqueued, offered, accepted, sealed, running, done} {
+			st.steps = append(st.steps, step{what: what})
+		}
+		return st
+	}
+	w := &world{cmd: &Command{}}
+	if err := w.judgeText(good()); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*story){
+		"no result":        func(s *story) { s.results = nil },
+		"two results":      func(s *story) { s.results = append(s.results, s.results[0]) },
+		"unverified":       func(s *story) { s.results[0].Verified = false },
+		"failed":           func(s *story) { s.results[0].Disposition = wire.DispositionError },
+		"another answer":   func(s *story) { s.results[0].Outcome.Text = "0 words" },
+		"dropped":          func(s *story) { s.notices = []string{"deadline"} },
+		"never accepted":   func(s *story) { s.steps[2].what = "" },
+		"never sealed":     func(s *story) { s.steps[3].what = "" },
+		"never in a queue": func(s *story) { s.steps[0].what = "" },
+	} {
+		st := good()
+		if spoil(st); w.judgeText(st) == nil {
+			t.Errorf("%s: nothing was found", name)
+		}
+	}
+	if judgeDeath(good()) == nil || judgeCancel(good()) == nil {
+		t.Error("a plain run passes for a death or a cancel")
+	}
+}
+
+func TestAwaitEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := newStories().await(ctx, "nothing", func() bool { return false }); err == nil {
+		t.Error("it waited for ever, briefly")
+	}
+}

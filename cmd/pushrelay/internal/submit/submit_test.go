@@ -1,0 +1,148 @@
+package submit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDeadlineText(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"10m": now.Add(10 * time.Minute), "1h30m": now.Add(90 * time.Minute),
+		"2030-01-31T12:00:00Z": time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC),
+	} {
+		var d, again Deadline
+		if err := d.UnmarshalText([]byte(text)); err != nil || !d.from(now).Equal(want) {
+			t.Errorf("%s: %v, %v", text, d.from(now), err)
+		}
+		if err := again.UnmarshalText([]byte(d.String())); err != nil || again != d {
+			t.Errorf("%s doesn't survive its text: %v, %v", text, again, err)
+		}
+	}
+	for _, text := range []string{"", "tomorrow", "10", "2030-01-31"} {
+		if err := new(Deadline).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	lines, failed := readLines(t.Context(), strings.NewReader("one\r\n\n \t\ntwo\nthree"))
+	var got []line
+	for more := true; more; {
+		var batch []line
+		batch, more = gather(t.Context(), lines, 2)
+		if len(batch) > 2 {
+			t.Errorf("%d lines at once", len(batch))
+		}
+		got = append(got, batch...)
+	}
+	want := []line{{1, "one"}, {4, "two"}, {5, "three"}}
+	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+		t.Errorf("%v", got)
+	}
+	select {
+	case err := <-failed:
+		t.Error(err)
+	default:
+	}
+}
+
+func TestLinesThatCannotBeRead(t *testing.T) {
+	broken := errors.New("broken")
+	for name, in := range map[string]io.Reader{
+		"too long": strings.NewReader("ok\n" + strings.Repeat("x", maxLineBytes+1)),
+		"broken":   io.MultiReader(strings.NewReader("ok\n"), &failing{broken}),
+	} {
+		lines, failed := readLines(t.Context(), in)
+		n := 0
+		for range lines {
+			n++
+		}
+		if err := <-failed; n != 1 || err == nil {
+			t.Errorf("%s: %d lines, %v", name, n, err)
+		}
+	}
+}
+
+type failing struct{ err error }
+
+func (f *failing) Read([]byte) (int, error) { return 0, f.err }
+
+func TestGatherEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if batch, more := gather(ctx, make(chan line), 5); len(batch) != 0 || more {
+		t.Errorf("%v, %v", batch, more)
+	}
+}
+
+func TestPrintedText(t *testing.T) {
+	cases := map[string]ending{
+		"j-1 ok: one\n    two\n":             {id: "j-1", ok: true, state: "ok", text: "one\ntwo\n"},
+		"j-2 error: failed: it broke\n":      {id: "j-2", state: "error", code: "failed", message: "it broke"},
+		"j-3 dropped: deadline\n":            {id: "j-3", state: "dropped", code: "deadline"},
+		"j-4 ok: \n":                         {id: "j-4", ok: true, state: "ok"},
+		"j-5 ok: \uFFFD[2J\uFFFD0;t\uFFFD\n": {id: "j-5", ok: true, state: "ok", text: "\x1b[2J\x9d0;t\a"},
+	}
+	for want, e := range cases {
+		p := newPrinter(new(bytes.Buffer), false, newProgress(io.Discard, true))
+		p.terminal = true
+		if got := p.plain(e); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestPrintedJSON(t *testing.T) {
+	var out bytes.Buffer
+	p := newPrinter(&out, true, newProgress(io.Discard, true))
+	p.print(ending{id: "j-1", line: 3, ok: true, state: "ok", text: "<b> & \n", runner: "r", owner: "o", took: 1500 * time.Millisecond})
+	p.print(ending{id: "j-2", line: 4, state: "dropped", code: "deadline"})
+	want := `{"id":"j-1","line":3,"ok":true,"state":"ok","text":"<b> & \n","runner":"r","runnerOwner":"o","tookMs":1500}
+{"id":"j-2","line":4,"ok":false,"state":"dropped","code":"deadline","tookMs":0}
+`
+	if out.String() != want || p.failure() != nil {
+		t.Errorf("%s\n%v", out.String(), p.failure())
+	}
+}
+
+func TestPrintTellsOfABrokenOutput(t *testing.T) {
+	p := newPrinter(brokenPipe{}, true, newProgress(io.Discard, true))
+	p.print(ending{id: "j-1"})
+	if p.failure() == nil {
+		t.Error("nobody is told that results went nowhere")
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestBar(t *testing.T) {
+	for want, got := range map[string]string{
+		"[############------------] 2 of 4":           barText(2, 0, 2, true),
+		"[########################] 4 of 4, 1 failed": barText(3, 1, 0, true),
+		"2 of 5+": barText(2, 0, 3, false),
+		"0 of 0":  barText(0, 0, 0, true),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestNoBarWithoutATerminal(t *testing.T) {
+	var out bytes.Buffer
+	p := newProgress(&out, true)
+	p.draw(1, 0, 1, true)
+	p.clear()
+	if out.Len() > 0 {
+		t.Errorf("%q", out.String())
+	}
+}
