@@ -108,6 +108,9 @@ var faultClauses = []clause{
 		for _, l := range lives[:5] {
 			r.jobGone(l.name)
 		}
+		if !r.f.Gaps.SharedMemory {
+			r.Zero(r.stats().Sites, "a site of which nothing is left")
+		}
 	}},
 	{"a crash between any two calls of a life leaves nothing stuck", store.Settings{}, func(r *rig) {
 		for n := range 5 {

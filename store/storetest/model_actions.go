@@ -17,6 +17,7 @@ func grantOfJob(j *mjob) wire.Grant { return wire.Grant{JobID: j.Key.Job, LeaseI
 func (w *world) actions() map[string]func(*rapid.T) {
 	all := map[string]func(*rapid.T){
 		"enqueue": w.enqueue, "enqueue more": w.enqueue, "claim": w.claim, "claim more": w.claim, "claim again": w.claim,
+		"claim on": w.claim, "enqueue again": w.enqueue,
 		"accept": w.accept, "take": w.take, "complete": w.complete, "release": w.release, "abandon": w.abandon,
 		"renew": w.renew, "resume": w.resume, "seal": w.seal, "seal more": w.seal, "sealing": w.sealing,
 		"decline": w.decline, "cancel": w.cancel, "offer": w.offer, "offer more": w.offer, "collect": w.collect,
@@ -26,6 +27,21 @@ func (w *world) actions() map[string]func(*rapid.T) {
 		all["wait"], all["pass"], all["pass more"] = w.wait, w.pass, w.pass
 	}
 	return all
+}
+
+// someJob draws a job that was published lately, or one that never was.
+func (w *world) someJob(t *rapid.T) string {
+	return rapid.SampledFrom(append([]string{"none"}, w.names[max(0, len(w.names)-10):]...)).Draw(t, "job")
+}
+
+// someJobs draws one to three of them.
+func (w *world) someJobs(t *rapid.T) (out []string) {
+	for range rapid.IntRange(1, 3).Draw(t, "n") {
+		if id := w.someJob(t); !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 func pick[T any](t *rapid.T, name string, from ...T) T { return rapid.SampledFrom(from).Draw(t, name) }
@@ -64,17 +80,23 @@ func (s *subject) presweep() {
 }
 
 func (w *world) enqueue(t *rapid.T) {
-	site, d := pick(t, "site", modelSites...), pick(t, "dialect", wire.Dialect0, wire.Dialect0, wire.Dialect2)
-	ends := []time.Duration{20 * time.Second, 90 * time.Second, 10 * time.Minute, 3 * time.Hour, 26 * time.Hour, -time.Second}
+	site, d := pick(t, "site", modelSites...), pick(t, "dialect", wire.Dialect0, wire.Dialect0, wire.Dialect0, wire.Dialect2)
+	ends := []time.Duration{
+		20 * time.Second, 90 * time.Second, 10 * time.Minute, 3 * time.Hour, 3 * time.Hour, 26 * time.Hour, -time.Second,
+	}
 	if !w.clock {
 		ends = []time.Duration{3 * time.Hour}
 	}
 	var stubs []wire.Stub
 	for range rapid.IntRange(1, 3).Draw(t, "n") {
-		id := pick(t, "id", modelJobs...)
+		id := w.someJob(t)
+		if rapid.IntRange(0, 4).Draw(t, "fresh") > 0 {
+			id = "j" + itoa(len(w.names))
+			w.names = append(w.names, id)
+		}
 		stubs = append(stubs, wire.Stub{
 			ID: id, Kind: pick(t, "kind", chat, chat, gen), Owner: pick(t, "owner", ann, ann, bob),
-			Audience:   pick(t, "audience", "public", "team", "self", "private"),
+			Audience:   pick(t, "audience", "public", "public", "team", "self", "private"),
 			DeadlineAt: w.subs[0].rig.now().Add(pick(t, "deadline", ends...) + 700*time.Millisecond).UnixMilli(),
 			Raw:        []byte("stub " + id),
 		})
@@ -102,10 +124,10 @@ func (w *world) enqueue(t *rapid.T) {
 
 func (w *world) claim(t *rapid.T) {
 	runner := pick(t, "runner", modelRunners...)
-	c := ask(runner, upTo(rapid.IntRange(0, 4).Draw(t, "max")), slots(rapid.IntRange(0, 5).Draw(t, "slots")),
+	c := ask(runner, upTo(pick(t, "max", 1, 1, 2, 4, 0)), slots(pick(t, "slots", 4, 4, 8, 2, 0)),
 		leased(w.span(lease)), speaking(pick(t, "dialect", wire.Dialect0, wire.Dialect0, wire.Dialect2)))
 	c.Routes = nil
-	mask := rapid.IntRange(1, 15).Draw(t, "routes")
+	mask := pick(t, "routes", 15, 15, 1, 3, 5, 9, 6, 14)
 	for i, rt := range append(routes(ann, modelSites...), routes(bob, modelSites...)...) {
 		if mask&(1<<i) != 0 {
 			c.Routes = append(c.Routes, rt)

@@ -16,7 +16,6 @@ import (
 var (
 	modelSites   = []string{siteA, siteB}
 	modelRunners = []string{r1, r2, r3}
-	modelJobs    = []string{"a", "b", "c", "d", "e", "f"}
 )
 
 const modelReach = 30 * time.Hour // after which every deadline of the model's jobs passed
@@ -40,6 +39,7 @@ type world struct {
 	forked bool // the stores chose differently where both choices were right; the run is over
 	clock  bool
 	count  int
+	names  []string // of jobs, in the order of their first mention
 }
 
 // RunModel drives random operations on a store, compares every answer with the model's, and holds the invariants.
@@ -119,8 +119,8 @@ func (w *world) settings() store.Settings {
 		PayloadWindow:    10 * time.Second,
 		MaxDeadline:      rapid.SampledFrom([]time.Duration{0, 30*time.Minute + 300*time.Millisecond}).Draw(w.rt, "reach"),
 		ResultRetention:  rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(w.rt, "retention"),
-		JobsPerSite:      rapid.SampledFrom([]int{0, 4}).Draw(w.rt, "jobs"),
-		BytesPerSite:     rapid.SampledFrom([]int64{0, 20}).Draw(w.rt, "bytes"),
+		JobsPerSite:      rapid.SampledFrom([]int{0, 0, 6}).Draw(w.rt, "jobs"),
+		BytesPerSite:     rapid.SampledFrom([]int64{0, 0, 25}).Draw(w.rt, "bytes"),
 		UnsealedPerRoute: rapid.IntRange(1, 4).Draw(w.rt, "unsealed"),
 	}
 }

@@ -58,7 +58,7 @@ func (w *world) decline(t *rapid.T) {
 
 func (w *world) cancel(t *rapid.T) {
 	site := pick(t, "site", modelSites...)
-	names := rapid.SliceOfNDistinct(rapid.SampledFrom(append(modelJobs, "none")), 1, 2, rapid.ID[string]).Draw(t, "jobs")
+	names := w.someJobs(t)[:1]
 	w.must(func(s *subject) string {
 		got, err := s.rig.st.Cancel(s.rig.ctx, site, names)
 		s.rig.NoError(err)
@@ -84,7 +84,10 @@ func (w *world) offer(t *rapid.T) {
 // collect names finished jobs by their grant and dropped ones by their notice's id, where one was seen.
 func (w *world) collect(t *rapid.T) {
 	site := pick(t, "site", modelSites...)
-	names := rapid.SliceOfNDistinct(rapid.SampledFrom(modelJobs), 1, 3, rapid.ID[string]).Draw(t, "jobs")
+	names := w.someJobs(t)
+	if rapid.Bool().Draw(t, "many") {
+		names = append(names, w.names[max(0, len(w.names)-20):]...)
+	}
 	w.must(func(s *subject) string {
 		gs := []wire.Grant{bogus(names[0])}
 		for _, id := range names {
@@ -196,8 +199,8 @@ func (w *world) wait(t *rapid.T) {
 
 // pass lets time go by with a sweeper at work, or jumps far where nothing is held.
 func (w *world) pass(t *rapid.T) {
-	d := time.Duration(pick(t, "seconds", 4, 8, 16, 64, 300)) * time.Second
-	far := time.Duration(rapid.IntRange(0, 20).Draw(t, "hours")-12) * time.Hour
+	d := time.Duration(pick(t, "seconds", 4, 4, 8, 8, 16, 64)) * time.Second
+	far := time.Duration(rapid.IntRange(0, 60).Draw(t, "hours")-54) * time.Hour
 	w.must(func(s *subject) string {
 		s.sweep()
 		held := false

@@ -105,6 +105,32 @@ var presenceClauses = []clause{
 		r.NoError(r.st.Detach(r.ctx, runnerParty, "a"))
 		r.Equal(base+2, r.stats().Sessions)
 	}},
+	{"sessions end in their turn, whoever left before", store.Settings{}, func(r *rig) {
+		r.noStats()
+		const n = 150
+		name := func(i int) store.Party { return store.Party{Role: store.RunnerRole, ID: "r-" + itoa(i)} }
+		ends := map[int]int{}
+		for i := range n {
+			ends[i] = 1 + (i*67)%n
+			r.attachFor(name(i), "s", time.Duration(ends[i])*time.Second)
+		}
+		for i := range n {
+			if k := (i*41 + 3) % n; i%2 == 0 {
+				r.NoError(r.st.Detach(r.ctx, name(k), "s"))
+				delete(ends, k)
+			}
+		}
+		left := map[int]int{}
+		for _, at := range ends {
+			left[at]++
+		}
+		want := len(ends)
+		for s := 1; s <= n; s++ {
+			r.jump(time.Second)
+			want -= left[s]
+			r.Equal(want, r.stats().Sessions, "after %d s", s)
+		}
+	}},
 	{"seen is remembered, the last word counts, the store stamps it", store.Settings{}, func(r *rig) {
 		s := store.Sighting{Runner: r1, Kinds: []string{chat, gen}, Slots: 3, Dialect: wire.Dialect2}
 		r.NoError(r.st.Seen(r.ctx, store.Sighting{Runner: r1, Slots: 9}))

@@ -105,6 +105,11 @@ var watchClauses = []clause{
 		r.Equal("b", got[0].Job)
 		r.Equal(siteB, got[1].Party.ID)
 	}},
+	{"an interest in sites hears of runners all the same", store.Settings{}, func(r *rig) {
+		t := r.tap(store.Interest{Sites: []string{siteB}}, siteB)
+		n := r.attach(r1, "s")
+		r.Equal([]store.Event{{Type: store.EventAttached, Party: runnerParty, Session: "s", Number: n}}, bare(t.read()))
+	}},
 	{"every watcher gets every event", store.Settings{}, func(r *rig) {
 		a, b := r.tap(store.Interest{}), r.tap(store.Interest{})
 		r.enqueue(siteA, "j")
