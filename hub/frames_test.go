@@ -46,8 +46,11 @@ func TestDaemonFrames(t *testing.T) {
 			{"ready of another dialect", d, wire.TypeReady, wire.Ready{Capabilities: []byte(capabilities2), Slots: 4}, wire.CodeBadRequest},
 			{"accept again", d, wire.TypeAccept, wire.Grants{Grants: []wire.Grant{g}}, ""},
 			{"heartbeat", d, wire.TypeHeartbeat, wire.Heartbeat{ActiveLeases: []wire.Grant{g}}, ""},
-			{"heartbeat of another dialect", d, wire.TypeHeartbeat,
-				wire.Heartbeat{ActiveLeases: []wire.Grant{}, Capabilities: []byte(capabilities2)}, wire.CodeBadRequest},
+			{
+				"heartbeat of another dialect", d, wire.TypeHeartbeat,
+				wire.Heartbeat{ActiveLeases: []wire.Grant{}, Capabilities: []byte(capabilities2)},
+				wire.CodeBadRequest,
+			},
 			{"fetch", d, wire.TypeFetch, wire.Fetch{Grant: g}, ""},
 			{"fetch under another lease", d, wire.TypeFetch, wire.Fetch{Grant: unknown}, wire.CodeForbidden},
 			{"fetch of another's", d2, wire.TypeFetch, wire.Fetch{Grant: g}, wire.CodeForbidden},
@@ -147,8 +150,13 @@ func TestEnqueueAnswersEachStub(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, v.Jobs, 8)
 		want := []struct{ id, state, code string }{
-			{"good", "queued", ""}, {"strange audience", "", "bad-request"}, {"another key", "", "forbidden"},
-			{"late", "", "too-late"}, {"half", "", "bad-request"}, {"", "", "bad-request"}, {"good", "queued", ""},
+			{"good", "queued", ""},
+			{"strange audience", "", "bad-request"},
+			{"another key", "", "forbidden"},
+			{"late", "", "too-late"},
+			{"half", "", "bad-request"},
+			{"", "", "bad-request"},
+			{"good", "queued", ""},
 			{"no consent", "queued", ""},
 		}
 		for i, j := range v.Jobs {

@@ -42,8 +42,10 @@ func TestASiteOnAnotherReplicaIsPresent(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, d.claimed(), 1)
 		require.NoError(t, w.store.Detach(t.Context(), shop, "elsewhere"))
-		_, err = w.store.Enqueue(t.Context(), "shop", wire.Dialect0, []wire.Stub{{ID: "k", Kind: "llm.generate", Owner: "ada",
-			Audience: "self", DeadlineAt: stub.DeadlineAt, Raw: stub.Raw}})
+		_, err = w.store.Enqueue(t.Context(), "shop", wire.Dialect0, []wire.Stub{{
+			ID: "k", Kind: "llm.generate", Owner: "ada",
+			Audience: "self", DeadlineAt: stub.DeadlineAt, Raw: stub.Raw,
+		}})
 		require.NoError(t, err)
 		require.Empty(t, d.claimed())
 	})

@@ -148,7 +148,6 @@ type world struct {
 	parties map[string]party
 	obs     *counts
 	ids     int
-	clients []*client
 	stop    context.CancelFunc
 	ended   chan error
 }
@@ -220,7 +219,6 @@ type client struct {
 	held     bool // bulk waits
 	bulk     []session.Loader
 	received int64
-	closed   bool
 }
 
 func (c *client) ID() string { return c.id }
