@@ -118,7 +118,7 @@ func (c *counted) Refused(w string) {
 // until waits for a condition over what was counted.
 func (c *counted) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(3 * time.Minute)
 	for {
 		c.mu.Lock()
 		done := ok()
