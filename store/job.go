@@ -192,7 +192,7 @@ type Stats struct {
 	ByState  map[State]int // uncollected done ones included
 	Bytes    int64         // envelopes
 	Notices  int           // uncollected
-	Sites    int // of which something is kept
+	Sites    int           // of which something is kept
 	Sessions int
 }
 
