@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"pushrelay/store"
@@ -105,32 +106,7 @@ var presenceClauses = []clause{
 		r.NoError(r.st.Detach(r.ctx, runnerParty, "a"))
 		r.Equal(base+2, r.stats().Sessions)
 	}},
-	{"sessions end in their turn, whoever left before", store.Settings{}, func(r *rig) {
-		r.noStats()
-		const n = 150
-		name := func(i int) store.Party { return store.Party{Role: store.RunnerRole, ID: "r-" + itoa(i)} }
-		ends := map[int]int{}
-		for i := range n {
-			ends[i] = 1 + (i*67)%n
-			r.attachFor(name(i), "s", time.Duration(ends[i])*time.Second)
-		}
-		for i := range n {
-			if k := (i*41 + 3) % n; i%2 == 0 {
-				r.NoError(r.st.Detach(r.ctx, name(k), "s"))
-				delete(ends, k)
-			}
-		}
-		left := map[int]int{}
-		for _, at := range ends {
-			left[at]++
-		}
-		want := len(ends)
-		for s := 1; s <= n; s++ {
-			r.jump(time.Second)
-			want -= left[s]
-			r.Equal(want, r.stats().Sessions, "after %d s", s)
-		}
-	}},
+	{"sessions end in their turn, whoever left before", store.Settings{}, (*rig).endInTurn},
 	{"seen is remembered, the last word counts, the store stamps it", store.Settings{}, func(r *rig) {
 		s := store.Sighting{Runner: r1, Kinds: []string{chat, gen}, Slots: 3, Dialect: wire.Dialect2}
 		r.NoError(r.st.Seen(r.ctx, store.Sighting{Runner: r1, Slots: 9}))
@@ -150,6 +126,37 @@ var presenceClauses = []clause{
 		r.Equal(s, got)
 		r.True(by[r2].Paused)
 	}},
+}
+
+// endInTurn attaches sessions with shuffled ends, detaches half of them in another order, and watches the rest end.
+func (r *rig) endInTurn() {
+	r.noStats()
+	const n = 150
+	for seed := range uint64(4) {
+		shuffle := rand.New(rand.NewPCG(seed, 1))
+		name := func(i int) store.Party { return store.Party{Role: store.RunnerRole, ID: "r-" + itoa(i)} }
+		ends := map[int]int{}
+		for i, at := range shuffle.Perm(n) {
+			ends[i] = 1 + at
+			r.attachFor(name(i), "s", time.Duration(ends[i])*time.Second)
+		}
+		for _, i := range shuffle.Perm(n)[:n/2] {
+			r.NoError(r.st.Detach(r.ctx, name(i), "s"))
+			delete(ends, i)
+		}
+		left := map[int]bool{}
+		for _, at := range ends {
+			left[at] = true
+		}
+		want := len(ends)
+		for s := 1; s <= n; s++ {
+			r.jump(time.Second)
+			if left[s] {
+				want--
+			}
+			r.Equal(want, r.stats().Sessions, "after %d s", s)
+		}
+	}
 }
 
 func (r *rig) attachFor(p store.Party, session string, d time.Duration) uint64 {
