@@ -43,14 +43,14 @@ func signedGrant(what string, v jsontext.Value) error {
 
 func withoutLease(raw []byte) ([]byte, error) {
 	out := append(make([]byte, 0, len(raw)), '{')
-	err := eachMember("job", raw, func(name string, v jsontext.Value) error {
-		if name == "lease" || name == "grant" {
+	err := eachMember("job", raw, func(name []byte, v jsontext.Value) error {
+		if string(name) == "lease" || string(name) == "grant" {
 			return nil
 		}
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
-		out = append(AppendString(out, name), ':')
+		out = append(AppendString(out, string(name)), ':')
 		out = append(out, v...)
 		return nil
 	})

@@ -85,7 +85,7 @@ type checker interface{ check() error }
 // which must not change.
 func Decode[T any](frame []byte) (T, error) {
 	var v T
-	if err := json.Unmarshal(frame, &v, json.WithUnmarshalers(aliasValues())); err != nil {
+	if err := json.Unmarshal(frame, &v, aliasing); err != nil {
 		var zero T
 		return zero, BadRequest("the frame is not what its type promises")
 	}
@@ -97,6 +97,9 @@ func Decode[T any](frame []byte) (T, error) {
 	}
 	return v, nil
 }
+
+// aliasing is made once, because the codec caches by it what it knows of types.
+var aliasing = json.WithUnmarshalers(aliasValues())
 
 // aliasValues keeps raw members as slices of the frame: envelopes have up to 6 MiB, and the frame outlives them.
 func aliasValues() *json.Unmarshalers {

@@ -83,8 +83,8 @@ func opaque(what string, v jsontext.Value) error {
 // Ciphertext finds the ciphertext's text in Raw, aliasing it where the text has no escapes; for the ends only.
 func (e Envelope) Ciphertext() ([]byte, error) {
 	var found []byte
-	err := eachMember("envelope", e.Raw, func(name string, v jsontext.Value) error {
-		if name != "ciphertext" || v.Kind() != '"' {
+	err := eachMember("envelope", e.Raw, func(name []byte, v jsontext.Value) error {
+		if string(name) != "ciphertext" || v.Kind() != '"' {
 			return nil
 		}
 		found = v[1 : len(v)-1]

@@ -38,8 +38,8 @@ func ParseHelloBody(raw []byte) (HelloBody, error) {
 // declaredDialect reads protocolVersion alone, so that a client of another version learns so whatever else it sends.
 func declaredDialect(raw []byte) (Dialect, error) {
 	declared := ""
-	err := eachMember("the hello's body", raw, func(name string, v jsontext.Value) error {
-		if name == "protocolVersion" {
+	err := eachMember("the hello's body", raw, func(name []byte, v jsontext.Value) error {
+		if string(name) == "protocolVersion" {
 			declared, _ = text(v)
 		}
 		return nil

@@ -26,6 +26,15 @@ const maxOpenList = 4096
 // reader takes one member's value; what is the member's path, for messages.
 type reader func(what string, v jsontext.Value) error
 
+// within completes the path of a member, with which the messages of readers begin, by what encloses it. Paths are
+// written only when there is something to say.
+func within(path string, err error) error {
+	if e, ok := err.(*Error); ok { //nolint:errorlint // readers wrap nothing
+		e.Message = path + e.Message
+	}
+	return err
+}
+
 // field is one member of a closed object.
 type field struct {
 	name     string
@@ -39,8 +48,8 @@ func may(name string, r reader) field  { return field{name, false, r} }
 // readObject reads raw as one object of exactly these fields (at most 32); others are refused when strict.
 func readObject(what string, raw []byte, strict bool, fields ...field) error {
 	var seen uint32
-	err := eachMember(what, raw, func(name string, v jsontext.Value) error {
-		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+	err := eachMember(what, raw, func(name []byte, v jsontext.Value) error {
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == string(name) })
 		if i < 0 {
 			if strict {
 				return BadRequest("%s has an unknown member", what)
@@ -48,7 +57,7 @@ func readObject(what string, raw []byte, strict bool, fields ...field) error {
 			return nil
 		}
 		seen |= 1 << i
-		return fields[i].read(what+"."+fields[i].name, v)
+		return within(what+".", fields[i].read(fields[i].name, v))
 	})
 	if err != nil {
 		return err
@@ -61,30 +70,24 @@ func readObject(what string, raw []byte, strict bool, fields ...field) error {
 	return nil
 }
 
-// eachMember calls f for each member of the one object that raw must be. Values alias raw.
-func eachMember(what string, raw []byte, f func(name string, v jsontext.Value) error) error {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
-	if dec.PeekKind() != '{' {
+// eachMember calls f for each member of the one object that raw must be. Names and values alias raw.
+func eachMember(what string, raw []byte, f func(name []byte, v jsontext.Value) error) error {
+	m := members{raw: raw}
+	if !m.open() {
 		return BadRequest("%s must be a JSON object", what)
 	}
-	if _, err := dec.ReadToken(); err != nil {
-		return malformed(what)
-	}
-	for dec.PeekKind() != '}' {
-		name, err := dec.ReadToken()
-		if err != nil {
+	for first := true; ; first = false {
+		name, v, ok := m.next(first)
+		if !ok {
 			return malformed(what)
 		}
-		text := name.String() // the token is void after the next read
-		v, err := readAliased(dec, raw)
-		if err != nil {
-			return malformed(what)
+		if v == nil {
+			return nil
 		}
-		if err := f(text, v); err != nil {
+		if err := f(name, v); err != nil {
 			return err
 		}
 	}
-	return endOf(what, dec)
 }
 
 // readAliased reads the next value as a slice of raw itself, with no room to grow into what follows.
@@ -129,8 +132,8 @@ func readList(what string, v jsontext.Value, limit int, f reader) error {
 		if err != nil {
 			return malformed(what)
 		}
-		if err := f(what+"["+strconv.Itoa(n)+"]", item); err != nil {
-			return err
+		if err := f("", item); err != nil {
+			return within(what+"["+strconv.Itoa(n)+"]", err)
 		}
 	}
 	return endOf(what, dec)

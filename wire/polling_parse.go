@@ -134,13 +134,13 @@ func ParseHeartbeatResponse(d Dialect, raw []byte) (HeartbeatResponse, error) {
 func identities(dst *map[string]PublicIdentity) reader {
 	return func(what string, v jsontext.Value) error {
 		*dst = map[string]PublicIdentity{}
-		return eachMember(what, v, func(keyID string, v jsontext.Value) error {
+		return eachMember(what, v, func(name []byte, v jsontext.Value) error {
 			var p PublicIdentity
-			if keyID == "" {
+			if len(name) == 0 {
 				return BadRequest("%s has an empty key id", what)
 			}
 			err := publicIdentity(&p)(what+" entry", v)
-			(*dst)[keyID] = p
+			(*dst)[string(name)] = p
 			return err
 		})
 	}
@@ -149,8 +149,8 @@ func identities(dst *map[string]PublicIdentity) reader {
 func successionLines(dst *map[string]SuccessionLine) reader {
 	return func(what string, v jsontext.Value) error {
 		*dst = map[string]SuccessionLine{}
-		return eachMember(what, v, func(keyID string, v jsontext.Value) error {
-			if keyID == "" {
+		return eachMember(what, v, func(name []byte, v jsontext.Value) error {
+			if len(name) == 0 {
 				return BadRequest("%s has an empty key id", what)
 			}
 			line := SuccessionLine{Succeeds: []Succession{}}
@@ -163,7 +163,7 @@ func successionLines(dst *map[string]SuccessionLine) reader {
 						return err
 					})
 				}))
-			(*dst)[keyID] = line
+			(*dst)[string(name)] = line
 			return err
 		})
 	}
