@@ -1,6 +1,10 @@
 package session
 
-import "pushrelay/wire"
+import (
+	"runtime"
+
+	"pushrelay/wire"
+)
 
 // write is the writer: it frames what is ready, and writes it at once. It is the last to go: when the reader and all
 // loads are done, it tells the owner.
@@ -48,12 +52,18 @@ type round struct {
 }
 
 // next waits until something is ready and frames it: all of the control lane that is ready, up to 64 KiB, then one
-// message of bulk. So a control frame never waits for more than one part. While it waits it holds no buffer.
+// message of bulk. So a control frame never waits for more than one part. While it waits it holds no buffer. On a busy
+// machine a writer that was woken lets others go first, who often have more for the same write.
 func (l *link) next() round {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for !l.anything() {
-		l.wake.Wait()
+	if !l.anything() {
+		for !l.anything() {
+			l.wake.Wait()
+		}
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
 	}
 	r := round{buf: l.outs.Get().(*[]byte)}
 	r.bytes = l.composeControl((*r.buf)[:0])
