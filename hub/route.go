@@ -60,13 +60,15 @@ func (r *route) less(l lane, n int) {
 	}
 }
 
-// sealed notes that a grant doesn't wait for its seal any more.
+// sealed notes that a grant doesn't wait for its seal any more. Claims wait for that only when too many did.
 func (r *route) sealed(lease string) {
 	r.mu.Lock()
+	full := len(r.unsealed) >= r.hub.set.UnsealedPerRoute
 	delete(r.unsealed, lease)
+	full = full && len(r.unsealed) < r.hub.set.UnsealedPerRoute
 	r.moved = time.Now()
 	r.mu.Unlock()
-	if r.total.Load() > 0 {
+	if full && r.total.Load() > 0 {
 		r.mark()
 	}
 }
