@@ -47,7 +47,8 @@ type Conn struct {
 
 // call is a request that waits for its answer.
 type call struct {
-	answer chan answer // capacity 1
+	answer chan answer                   // capacity 1; of a Request
+	then   func(reply []byte, err error) // of a Send
 	bytes  int64
 	bulk   bool
 }
@@ -144,6 +145,14 @@ func (c *Conn) begin(ctx context.Context, id string, bytes int64, bulk bool) (*c
 	if err := c.places(ctx, p); err != nil {
 		return nil, err
 	}
+	if !c.register(id, p) {
+		return nil, ErrEnded
+	}
+	return p, nil
+}
+
+// register notes who waits for an answer; false: the session has ended, and p's places are free again.
+func (c *Conn) register(id string, p *call) bool {
 	c.mu.Lock()
 	over := c.over
 	if !over {
@@ -152,9 +161,8 @@ func (c *Conn) begin(ctx context.Context, id string, bytes int64, bulk bool) (*c
 	c.mu.Unlock()
 	if over {
 		c.leave(p)
-		return nil, ErrEnded
 	}
-	return p, nil
+	return !over
 }
 
 func (c *Conn) places(ctx context.Context, p *call) error {
@@ -224,7 +232,7 @@ func (c *Conn) answered(id string, a answer) {
 		return
 	}
 	c.leave(p)
-	p.answer <- a
+	p.tell(a)
 }
 
 // received takes a frame from the reader: answers go to who waits for them at once, pushes to the inbox.
@@ -332,7 +340,7 @@ func (c *Conn) gone(e End) {
 	c.mu.Unlock()
 	for _, p := range pending {
 		c.leave(p)
-		p.answer <- answer{err: ErrEnded}
+		p.tell(answer{err: ErrEnded})
 	}
 	close(c.closed)
 	c.signal()
