@@ -153,6 +153,10 @@ func TestRepeatedSubmission(t *testing.T) {
 	if n := strings.Count(d.err.String(), `"event":"started"`); n != 1 {
 		t.Errorf("it ran %d times", n)
 	}
+	third := r.submit("one\n", args...)
+	if code := third.exit(); code != app.ExitOK || records(t, third.out.String())[1].State != "done" {
+		t.Errorf("code %d for what was done before", code)
+	}
 }
 
 func TestTheWrongKeyIsRefused(t *testing.T) {

@@ -56,12 +56,24 @@ func TestPrecedence(t *testing.T) {
 	}{
 		{"defaults", "", nil, nil, "built-in 1s 1MiB 1 false []"},
 		{"file", all, nil, nil, "file 2s 2MiB 2 true [a b]"},
-		{"environment", "", map[string]string{"PUSHRELAY_NAME": "env", "PUSHRELAY_LOUD": "true", "PUSHRELAY_HOSTS": "c,d"}, nil,
-			"env 1s 1MiB 1 true [c d]"},
-		{"environment over file", all, map[string]string{"PUSHRELAY_NAME": "env", "PUSHRELAY_SIZE": "3MiB", "PUSHRELAY_HOSTS": "c"}, nil,
-			"env 2s 3MiB 2 true [c]"},
-		{"flags over both", all, map[string]string{"PUSHRELAY_NAME": "env", "PUSHRELAY_COUNT": "3"},
-			[]string{"--name=flag", "--count", "4", "--hosts=e", "--hosts=f"}, "flag 2s 2MiB 4 true [e f]"},
+		{
+			"environment", "",
+			map[string]string{"PUSHRELAY_NAME": "env", "PUSHRELAY_LOUD": "true", "PUSHRELAY_HOSTS": "c,d"},
+			nil,
+			"env 1s 1MiB 1 true [c d]",
+		},
+		{
+			"environment over file", all,
+			map[string]string{"PUSHRELAY_NAME": "env", "PUSHRELAY_SIZE": "3MiB", "PUSHRELAY_HOSTS": "c"},
+			nil,
+			"env 2s 3MiB 2 true [c]",
+		},
+		{
+			"flags over both", all,
+			map[string]string{"PUSHRELAY_NAME": "env", "PUSHRELAY_COUNT": "3"},
+			[]string{"--name=flag", "--count", "4", "--hosts=e", "--hosts=f"},
+			"flag 2s 2MiB 4 true [e f]",
+		},
 		{"numbers may be numbers or text", `{"size":3145728,"count":"7"}`, nil, nil, "built-in 1s 3MiB 7 false []"},
 		{"large numbers stay whole", `{"size":268435456,"count":1000000}`, nil, nil, "built-in 1s 256MiB 1000000 false []"},
 	}

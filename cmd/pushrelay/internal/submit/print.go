@@ -17,7 +17,7 @@ type ending struct {
 	id            string
 	line          int
 	ok            bool
-	state         string // ok, error, canceled, dropped, refused or unanswered
+	state         string // ok, error, canceled, dropped, refused, unanswered, or done by an earlier submission
 	text          string
 	code, message string // of what isn't ok
 	runner, owner string // of what a device answered

@@ -30,6 +30,7 @@ type opened struct {
 	line     int
 	began    time.Time
 	deadline time.Time // after it, or over at the latest
+	before   bool      // an earlier submission's job, which is done
 }
 
 // run is one submission.
@@ -140,7 +141,7 @@ func (r *run) submit(ctx context.Context, batch []line) {
 		r.change(func() { r.open[id] = opened{line: l.number, began: now, deadline: deadline} })
 		payload, err := r.payload(l.text)
 		if err != nil {
-			r.end(id, ending{state: "refused", code: string(wire.CodeBadRequest), message: err.Error()})
+			_ = r.end(id, ending{state: "refused", code: string(wire.CodeBadRequest), message: err.Error()})
 			continue
 		}
 		jobs = append(jobs, site.Job{
@@ -148,14 +149,21 @@ func (r *run) submit(ctx context.Context, batch []line) {
 		})
 	}
 	for _, a := range r.site.Submit(ctx, jobs...) {
-		switch {
-		case errors.Is(a.Err, site.ErrPending), errors.Is(a.Err, site.ErrWithdrawn): // interrupted: cancelled there
-		case a.Err != nil:
-			e := wire.AsError(a.Err)
-			r.end(a.JobID, ending{state: "refused", code: string(e.Code), message: e.Message})
-		case a.State == "done": // by an earlier submission: its result comes at once, or was collected long ago
-			r.hasten(a.JobID)
-		}
+		r.submitted(a)
+	}
+}
+
+func (r *run) submitted(a site.Submitted) {
+	var refused *wire.Error
+	switch {
+	case errors.Is(a.Err, site.ErrPending), errors.Is(a.Err, site.ErrWithdrawn), errors.Is(a.Err, site.ErrStopped):
+		// the end of everything is told once, by who noticed it
+	case errors.As(a.Err, &refused):
+		_ = r.end(a.JobID, ending{state: "refused", code: string(refused.Code), message: refused.Message})
+	case a.Err != nil:
+		_ = r.end(a.JobID, ending{state: "refused", code: string(wire.CodeBadRequest), message: a.Err.Error()})
+	case a.State == "done": // by an earlier submission: its result comes at once, or was collected long ago
+		r.hasten(a.JobID)
 	}
 }
 
@@ -164,70 +172,6 @@ func (r *run) payload(text string) ([]byte, error) {
 		return seal.ChatPayload{Messages: []seal.Message{{Role: "user", Content: text}}}.Encode()
 	}
 	return seal.GeneratePayload{Prompt: text}.Encode()
-}
-
-// result hears of a finished job; those of others are left to them.
-func (r *run) result(_ context.Context, got site.Result) error {
-	e := ending{runner: got.RunnerID, owner: got.RunnerOwner, state: got.Disposition, model: got.Ran.Model}
-	switch {
-	case !got.Verified:
-		e.state, e.code, e.message = wire.DispositionError, "unverified", got.Err.Error()
-	case got.Disposition == wire.DispositionOK:
-		e.ok, e.text = true, got.Outcome.Text
-	case got.Disposition == wire.DispositionError:
-		e.code, e.message = got.Outcome.Code, got.Outcome.Message
-	}
-	return r.end(got.JobID, e)
-}
-
-func (r *run) notice(_ context.Context, n site.Notice) error {
-	return r.end(n.JobID, ending{state: "dropped", code: n.Why})
-}
-
-// end prints a job's end, once.
-func (r *run) end(id string, e ending) error {
-	r.mu.Lock()
-	job, known := r.open[id]
-	delete(r.open, id)
-	if known && e.ok {
-		r.ok++
-	} else if known {
-		r.failed++
-	}
-	r.mu.Unlock()
-	if !known {
-		return errForeign
-	}
-	<-r.places
-	e.id, e.line, e.took = id, job.line, time.Since(job.began)
-	r.out.print(e)
-	r.change(func() {})
-	return nil
-}
-
-// hasten expects a job's end soon.
-func (r *run) hasten(id string) {
-	r.change(func() {
-		if job, open := r.open[id]; open {
-			job.deadline = time.Now().Add(patience - overdue)
-			r.open[id] = job
-		}
-	})
-}
-
-// giveUp ends jobs that should have ended long ago: the relay can't be reached, or lost them.
-func (r *run) giveUp(now time.Time) {
-	r.mu.Lock()
-	var late []string
-	for id, job := range r.open {
-		if now.After(job.deadline.Add(overdue)) {
-			late = append(late, id)
-		}
-	}
-	r.mu.Unlock()
-	for _, id := range late {
-		_ = r.end(id, ending{state: "unanswered", code: "unanswered", message: "neither a result nor a notice came in time"})
-	}
 }
 
 // interrupted cancels what is open and waits for it briefly, or for another signal.
