@@ -218,7 +218,8 @@ func TestEveryReasonReachesThePeer(t *testing.T) {
 			if code != want || !strings.HasPrefix(text, string(r)+": why 日") || len(text) > 123 || len(text) < 120 || strings.ContainsRune(text, '�') {
 				t.Fatal(r, code, text)
 			}
-			b.seen.until(t, "ended", func() bool { return slices.Contains(b.seen.ended, r) && len(b.Sessions()) == 0 })
+			b.seen.until(t, "ended", func() bool { return slices.Contains(b.seen.ended, r) })
+			synctest.Wait()
 			if e := b.op.closed[len(b.op.closed)-1]; e.Reason != r || e.Code != want {
 				t.Fatal(e)
 			}
