@@ -16,6 +16,8 @@ type Link interface {
 	Push(frame []byte)
 	// PushBulk queues a frame that is loaded when its turn to be sent has come.
 	PushBulk(load session.Loader)
+	// PushBulkThen is PushBulk, and calls over once when the frame was sent or never will be.
+	PushBulkThen(load session.Loader, over func())
 	// End starts the end of the session; the first end wins.
 	End(reason session.Reason, text string)
 	// Received answers how many bytes arrived so far, so that a slow upload is told from silence.

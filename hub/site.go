@@ -57,7 +57,14 @@ type siteSession struct {
 	open    map[string]openOffer
 	counts  [offerKinds]int // of open, by kind
 	bytes   int64           // of open results
+	moving  map[string]moving
 	silent  [offerKinds]bool
+}
+
+// moving is a result that is in line to a session, by its lease id: a large one takes longer than an offer on a slow link.
+type moving struct {
+	since time.Time
+	until time.Time // a while after it was sent; zero: it wasn't yet
 }
 
 // openOffer is an entry on offer to a session, by its lease id.
@@ -156,7 +163,7 @@ func (h *Hub) admitSite(ctx context.Context, a Arrival) (Peer, wire.Welcome, err
 	s := h.reg.ensureSite(h, a.Caller)
 	ss := &siteSession{
 		site: s, link: a.Link, dialect: a.Dialect, key: a.Key, keyID: wire.KeyID(a.Key), opened: time.Now(),
-		client: a.Hello.Client, remote: a.Remote, open: map[string]openOffer{},
+		client: a.Hello.Client, remote: a.Remote, open: map[string]openOffer{}, moving: map[string]moving{},
 	}
 	w, err := h.welcome(ctx, a)
 	if err != nil {

@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"pushrelay/hub/projection"
@@ -52,7 +53,7 @@ func (s *site) offer(ctx context.Context, kind store.OfferKind) {
 		}
 		s.hub.obs.Count(CountOffers, len(got))
 		full := s.opened(ss, kind, got, span)
-		ss.pushOffers(kind, got)
+		ss.pushOffers(kind, s.still(kind, got))
 		if len(got) < room && !full {
 			return
 		}
@@ -227,14 +228,58 @@ func (ss *siteSession) pushResults(got []store.Offered) {
 		}
 		n := int(o.Bytes) + sealJobBytes + 2*(len(o.Grant.JobID)+len(o.Runner)+len(o.RunnerOwner))
 		if size+n > wire.MaxTextBytes && len(batch) > 0 {
-			ss.link.PushBulk(ss.results(cur.Projection, batch))
+			ss.pushBatch(cur.Projection, batch)
 			batch, size = nil, 64
 		}
 		batch, size = append(batch, o), size+n
 	}
 	if len(batch) > 0 {
-		ss.link.PushBulk(ss.results(cur.Projection, batch))
+		ss.pushBatch(cur.Projection, batch)
 	}
+}
+
+// pushBatch notes that the batch is on its way for as long as it is.
+func (ss *siteSession) pushBatch(cur *projection.Projection, batch []store.Offered) {
+	ss.site.mu.Lock()
+	for i := range batch {
+		ss.moving[batch[i].Grant.LeaseID] = moving{since: time.Now()}
+	}
+	ss.site.mu.Unlock()
+	ss.link.PushBulkThen(ss.results(cur, batch), func() { ss.sent(batch) })
+}
+
+// sent notes that a batch has left. Its site has as long to answer as it took, so that what filled a slow link doesn't
+// fill it again while the answer comes.
+func (ss *siteSession) sent(batch []store.Offered) {
+	now := time.Now()
+	ss.site.mu.Lock()
+	defer ss.site.mu.Unlock()
+	for i := range batch {
+		id := batch[i].Grant.LeaseID
+		if m, ok := ss.moving[id]; ok {
+			m.until = now.Add(min(now.Sub(m.since), ss.site.hub.set.ResultOfferFor))
+			ss.moving[id] = m
+		}
+	}
+}
+
+// still answers what isn't on its way already: an offer that ends while its result is being sent isn't unanswered.
+func (s *site) still(kind store.OfferKind, got []store.Offered) []store.Offered {
+	if kind != store.OfferResults {
+		return got
+	}
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(got, func(o store.Offered) bool {
+		return slices.ContainsFunc(s.sessions, func(ss *siteSession) bool { return !ss.ended && ss.moves(o.Grant.LeaseID, now) })
+	})
+}
+
+// moves reports whether a result is on its way to the session; the site's mu is held.
+func (ss *siteSession) moves(leaseID string, now time.Time) bool {
+	m, ok := ss.moving[leaseID]
+	return ok && (m.until.IsZero() || now.Before(m.until))
 }
 
 // results loads a batch when its turn to be sent has come; what was collected meanwhile isn't wanted any more.

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"pushrelay/store"
@@ -36,19 +37,20 @@ func (h *Hub) watchOffers(ctx context.Context) {
 	}
 }
 
-// expire closes the offers whose time is over. A session that neither answered nor sent bulk meanwhile is silent: it
-// gets nothing more while another answers.
+// expire closes the offers whose time is over. A session that neither answered nor sent bulk meanwhile, and to which the
+// entry isn't still on its way, is silent: it gets nothing more while another answers.
 func (s *site) expire(ctx context.Context) {
 	now := time.Now()
 	s.mu.Lock()
 	for _, ss := range s.sessions {
+		maps.DeleteFunc(ss.moving, func(_ string, m moving) bool { return !m.until.IsZero() && now.After(m.until) })
 		for id, o := range ss.open {
 			if now.Before(o.ends) {
 				continue
 			}
 			ss.forget(id)
 			s.again[o.kind] = now.Add(offersAgain)
-			if o.answers == ss.answers && ss.link.Received()-o.received < bulkBytes && !ss.silent[o.kind] {
+			if !ss.moves(id, now) && o.answers == ss.answers && ss.link.Received()-o.received < bulkBytes && !ss.silent[o.kind] {
 				ss.silent[o.kind] = true
 				s.hub.obs.Count(CountSilent, 1)
 			}

@@ -240,6 +240,16 @@ func (c *client) PushBulk(load session.Loader) {
 	c.load(load)
 }
 
+func (c *client) PushBulkThen(load session.Loader, over func()) { c.PushBulk(thenOver(load, over)) }
+
+// thenOver counts a frame as sent once it was loaded.
+func thenOver(load session.Loader, over func()) session.Loader {
+	return func(ctx context.Context) ([][]byte, error) {
+		defer over()
+		return load(ctx)
+	}
+}
+
 func (c *client) load(load session.Loader) {
 	pieces, err := load(context.Background())
 	if err != nil || pieces == nil {

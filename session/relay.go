@@ -78,6 +78,14 @@ func (s *Session) PushBulk(load Loader) {
 	s.link.pushBulk(&outItem{load: load, done: s.loadFailed})
 }
 
+// PushBulkThen is PushBulk, and calls over once, without locks, when the frame was sent or never will be.
+func (s *Session) PushBulkThen(load Loader, over func()) {
+	s.link.pushBulk(&outItem{load: load, done: func(err error) {
+		over()
+		s.loadFailed(err)
+	}})
+}
+
 // loadFailed ends the session when a push can't be sent: the peer asks again for all that it misses when it comes back.
 func (s *Session) loadFailed(err error) {
 	switch {

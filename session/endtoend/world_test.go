@@ -4,6 +4,7 @@ package endtoend
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -27,19 +28,32 @@ import (
 	"pushrelay/wire/seal"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets many tests run at once: most of their time they wait for somebody to come back.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const patience = 30 * time.Second // of a test for what must happen; nothing waits for it when all is well
 
 // relay is a hub with its store, behind a listener.
 type relay struct {
-	url   string
-	stop  func()
-	store *memory.Store
+	url    string
+	addr   string
+	stop   func()
+	store  *memory.Store
+	hub    *hub.Hub
+	server *session.Server
 }
 
+// relayOption changes how a relay is set up: its sessions, its listener, or both.
+type relayOption func(cfg *session.ServerConfig, listener *net.Listener)
+
 // startRelay listens on addr, or anywhere when it is empty.
-func startRelay(t *testing.T, addr string, holder *projection.Holder, store *memory.Store, set hub.Settings) *relay {
+func startRelay(t *testing.T, addr string, holder *projection.Holder, store *memory.Store, set hub.Settings, with ...relayOption) *relay {
 	t.Helper()
 	h, err := hub.New(hub.Config{Store: store, Projection: holder, Settings: set, Log: zerolog.Nop(), RelayVersion: "test"})
 	require.NoError(t, err)
@@ -49,9 +63,11 @@ func startRelay(t *testing.T, addr string, holder *projection.Holder, store *mem
 	listener, err := net.Listen("tcp", addr)
 	require.NoError(t, err)
 	url := "http://" + listener.Addr().String()
-	srv, err := session.NewServer(session.ServerConfig{
-		Opener: h, Directory: h, PublicURLs: []string{url}, Version: "test", Log: zerolog.Nop(),
-	})
+	cfg := session.ServerConfig{Opener: h, Directory: h, PublicURLs: []string{url}, Version: "test", Log: zerolog.Nop()}
+	for _, change := range with {
+		change(&cfg, &listener)
+	}
+	srv, err := session.NewServer(cfg)
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	mux.Handle(wire.DaemonPath, srv.Handler(wire.RoleDaemon))
@@ -61,7 +77,7 @@ func startRelay(t *testing.T, addr string, holder *projection.Holder, store *mem
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- h.Run(ctx) }()
-	r := &relay{url: url, store: store}
+	r := &relay{url: url, addr: strings.TrimPrefix(url, "http://"), store: store, hub: h, server: srv}
 	var once sync.Once
 	r.stop = func() {
 		once.Do(func() {
@@ -89,7 +105,7 @@ type world struct {
 	jobs   sync.Map // by id, for lookup; tests with two sites don't need it
 }
 
-func newWorld(t *testing.T, set hub.Settings) *world {
+func newWorld(t *testing.T, set hub.Settings, with ...relayOption) *world {
 	t.Helper()
 	w := &world{t: t, set: set, keys: map[string]*seal.Keys{}, log: newTimeline()}
 	for _, name := range []string{"shop", "blog", "d1", "d2", "d3"} {
@@ -97,9 +113,7 @@ func newWorld(t *testing.T, set hub.Settings) *world {
 		require.NoError(t, err)
 		w.keys[name] = k
 	}
-	e := new(projection.Example).Site("shop", w.keys["shop"].Public()).Site("blog", w.keys["blog"].Public()).
-		Device("ada", "d1", w.keys["d1"].Public()).Device("ada", "d2", w.keys["d2"].Public()).
-		Device("bob", "d3", w.keys["d3"].Public())
+	e := w.parties()
 	for _, owner := range []string{"ada", "bob"} {
 		e.Consent(owner, "shop").Consent(owner, "blog")
 	}
@@ -109,7 +123,7 @@ func newWorld(t *testing.T, set hub.Settings) *world {
 	require.NoError(t, err)
 	w.holder, w.store = projection.NewHolder(p), memory.New(memory.Options{})
 	t.Cleanup(func() { require.NoError(t, w.store.Close()) })
-	w.relay = startRelay(t, "", w.holder, w.store, set)
+	w.relay = startRelay(t, "", w.holder, w.store, set, with...)
 	return w
 }
 
@@ -155,7 +169,11 @@ func (w *world) daemon(name string, work runner) (*daemon.Daemon, *running) {
 
 func (w *world) daemonAt(name, dir string, work runner) (*daemon.Daemon, *running) {
 	w.t.Helper()
-	dial := newDialer()
+	return w.daemonOver(name, dir, newDialer(), work)
+}
+
+func (w *world) daemonOver(name, dir string, dial *dialer, work runner) (*daemon.Daemon, *running) {
+	w.t.Helper()
 	d, err := daemon.New(daemon.Config{
 		URL: w.relay.url, RunnerID: name, Keys: w.keys[name], StateDir: dir, Run: work, Log: zerolog.Nop(), Slots: 4,
 		Transport: dial.transport(),
@@ -176,8 +194,12 @@ type inbox struct {
 
 func (w *world) site(name string) (*site.Site, *inbox, *running) {
 	w.t.Helper()
+	return w.siteOver(name, newDialer())
+}
+
+func (w *world) siteOver(name string, dial *dialer) (*site.Site, *inbox, *running) {
+	w.t.Helper()
 	in := &inbox{results: make(chan site.Result, 1000), notices: make(chan site.Notice, 1000)}
-	dial := newDialer()
 	s, err := site.New(site.Config{
 		URL: w.relay.url, SiteID: name, Keys: w.keys[name], Log: zerolog.Nop(), Transport: dial.transport(), Lookup: w.lookup,
 		OnResult: func(_ context.Context, r site.Result) error {
@@ -203,16 +225,46 @@ func (w *world) lookup(_ context.Context, id string) (site.Job, bool, error) {
 	return j.(site.Job), true, nil
 }
 
+// replace puts a projection in force with all sites and devices, and the consents that change gives.
+func (w *world) replace(change func(e *projection.Example)) {
+	w.t.Helper()
+	e := w.parties()
+	change(e)
+	raw, err := e.Marshal()
+	require.NoError(w.t, err)
+	p, err := projection.Parse(raw)
+	require.NoError(w.t, err)
+	_, err = w.holder.Replace(p)
+	require.NoError(w.t, err)
+}
+
+// parties is a projection of all sites and devices, without consents.
+func (w *world) parties() *projection.Example {
+	return new(projection.Example).Site("shop", w.keys["shop"].Public()).Site("blog", w.keys["blog"].Public()).
+		Device("ada", "d1", w.keys["d1"].Public()).Device("ada", "d2", w.keys["d2"].Public()).
+		Device("bob", "d3", w.keys["d3"].Public())
+}
+
 func (w *world) submit(s *site.Site, owner string, prompts map[string]string) {
 	w.t.Helper()
 	var jobs []site.Job
 	for id, prompt := range prompts {
-		p, err := seal.GeneratePayload{Prompt: prompt}.Encode()
-		require.NoError(w.t, err)
-		j := site.Job{ID: id, Kind: site.KindGenerate, Owner: owner, Deadline: time.Now().Add(time.Hour), Payload: p}
-		w.jobs.Store(id, j)
-		jobs = append(jobs, j)
+		jobs = append(jobs, w.job(id, owner, seal.GeneratePayload{Prompt: prompt}))
 	}
+	w.submitJobs(s, jobs...)
+}
+
+func (w *world) job(id, owner string, payload seal.GeneratePayload) site.Job {
+	w.t.Helper()
+	p, err := payload.Encode()
+	require.NoError(w.t, err)
+	j := site.Job{ID: id, Kind: site.KindGenerate, Owner: owner, Deadline: time.Now().Add(time.Hour), Payload: p}
+	w.jobs.Store(id, j)
+	return j
+}
+
+func (w *world) submitJobs(s *site.Site, jobs ...site.Job) {
+	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	for _, r := range s.Submit(ctx, jobs...) {
@@ -287,8 +339,27 @@ func (l *timeline) wait(t *testing.T, n int, who, what, job string) {
 	}
 }
 
+// until asks again and again until it holds.
+func (l *timeline) until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	limit := time.After(patience)
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for !holds() {
+		select {
+		case <-again.C:
+		case <-limit:
+			t.Fatalf("never: %s; what happened:\n%s", what, l)
+		}
+	}
+}
+
 // dialer is a network that a test can cut for one client.
 type dialer struct {
+	// Set before it is used.
+	via  string                    // dialled in place of the relay, when set: a proxy before it
+	wrap func(c net.Conn) net.Conn // put around each connection, when set
+
 	mu    sync.Mutex
 	dead  bool
 	conns []net.Conn
@@ -301,9 +372,15 @@ func (d *dialer) transport() http.RoundTripper {
 }
 
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if d.via != "" {
+		addr = d.via
+	}
 	c, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
+	}
+	if d.wrap != nil {
+		c = d.wrap(c)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
