@@ -51,10 +51,10 @@ func positive(t *testing.T, found map[string]any, names ...string) {
 	}
 }
 
-func TestEchoRateCounts(t *testing.T) {
-	rate, err := echoRate(t.Context(), "", 4, 200*time.Millisecond)
-	if err != nil || rate <= 0 {
-		t.Fatalf("rate %v, error %v", rate, err)
+func TestEchoesAreCounted(t *testing.T) {
+	c, err := echoCost(t.Context(), "", 4, 200*time.Millisecond)
+	if err != nil || c.perSecond() <= 0 || c.server <= 0 || c.clients <= 0 {
+		t.Fatalf("cost %+v, error %v", c, err)
 	}
 }
 

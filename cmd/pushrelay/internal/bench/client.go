@@ -34,11 +34,14 @@ type client struct {
 	mu         sync.Mutex
 	conn       *session.Conn
 	unanswered int
-	waiting    []func() // requests beyond maxUnanswered, in their order
+	waiting    []request // beyond maxUnanswered, in their order
+	quiet      sync.Cond // of mu: unanswered is 0
 }
 
 func newClient(l *ledger, does member) *client {
-	return &client{ledger: l, does: does, ready: make(chan struct{})}
+	c := &client{ledger: l, does: does, ready: make(chan struct{})}
+	c.quiet.L = &c.mu
+	return c
 }
 
 // keep runs the session until ctx ends.
@@ -78,36 +81,80 @@ func (c *client) Ended(_ *session.Conn, end session.End) {
 	}
 }
 
-// request sends a request once it may, and hands its reply to answered on another goroutine. Errors fail the bench.
-func (c *client) request(build func(dst []byte, id string) []byte, answered func(reply []byte) error) {
-	send := func() { go c.await(build, answered) }
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.unanswered >= maxUnanswered {
-		c.waiting = append(c.waiting, send)
-		return
-	}
-	c.unanswered++
-	send()
+// request is one that a client has to send. answered is called with its reply, on the goroutine that reads.
+type request struct {
+	build    func(dst []byte, id string) []byte
+	answered func(id string, reply []byte) error
 }
 
-func (c *client) await(build func(dst []byte, id string) []byte, answered func(reply []byte) error) {
-	reply, err := c.conn.Request(context.Background(), build)
-	c.ledger.frames.Add(2)
+// request sends a request once it may. Errors fail the bench.
+func (c *client) request(
+	build func(dst []byte, id string) []byte, answered func(id string, reply []byte) error,
+) {
+	r := request{build, answered}
 	c.mu.Lock()
-	if len(c.waiting) > 0 {
-		next := c.waiting[0]
-		c.waiting = c.waiting[1:]
-		next()
+	full := c.unanswered >= maxUnanswered
+	if full {
+		c.waiting = append(c.waiting, r)
 	} else {
-		c.unanswered--
+		c.unanswered++
 	}
 	c.mu.Unlock()
-	if err == nil {
-		err = answered(reply)
+	if !full {
+		c.send(r)
 	}
-	if !errors.Is(err, session.ErrEnded) && !c.ledger.forgives(err) { // keep tells of an end that the bench didn't want
+}
+
+func (c *client) send(r request) {
+	var id string
+	err := c.conn.Send(func(dst []byte, given string) []byte {
+		id = given
+		return r.build(dst, given)
+	}, func(reply []byte, err error) {
+		if err == nil {
+			c.ledger.frames.Add(2)
+			err = r.answered(id, reply)
+		}
+		c.judge(err)
+		c.next()
+	})
+	if err != nil {
+		c.judge(err)
+		c.next()
+	}
+}
+
+// next sends what waited for an answer, or notes that less is under way.
+func (c *client) next() {
+	c.mu.Lock()
+	if len(c.waiting) == 0 {
+		c.unanswered--
+		if c.unanswered == 0 {
+			c.quiet.Broadcast()
+		}
+		c.mu.Unlock()
+		return
+	}
+	r := c.waiting[0]
+	c.waiting[0] = request{}
+	c.waiting = c.waiting[1:]
+	c.mu.Unlock()
+	c.send(r)
+}
+
+// judge fails the bench, but for what an end that it wanted brings with it; Ended tells of other ends.
+func (c *client) judge(err error) {
+	if !errors.Is(err, session.ErrEnded) && !c.ledger.forgives(err) {
 		c.ledger.fail(err)
+	}
+}
+
+// settled waits until every request is answered.
+func (c *client) settled() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.unanswered > 0 {
+		c.quiet.Wait()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"runtime/pprof"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // answerPrefix marks a child's answers on its stdout; whatever else it prints there is passed over.
@@ -24,10 +25,11 @@ type answer struct {
 	Heap     int64  `json:"heap,omitzero"`     // bytes of live objects
 	Stacks   int64  `json:"stacks,omitzero"`   // bytes of stacks in use
 	Routines int    `json:"routines,omitzero"`
+	Spent    int64  `json:"spent,omitzero"` // ns of processor time since the start
 	Error    string `json:"error,omitzero"`
 }
 
-// controller obeys a parent, one command a line: `memory`, `cpu FILE`, `cpu-end`, `allocs FILE`.
+// controller obeys a parent, one command a line: `memory`, `spent`, `cpu FILE`, `cpu-end`, `allocs FILE`.
 type controller struct {
 	out io.Writer
 	cpu *os.File
@@ -58,6 +60,8 @@ func (c *controller) do(command, argument string) (answer, error) {
 	switch command {
 	case "memory":
 		return memory()
+	case "spent":
+		return spent()
 	case "cpu":
 		return answer{}, c.startCPU(argument)
 	case "cpu-end":
@@ -87,6 +91,13 @@ func memory() (answer, error) {
 	pages, err := strconv.ParseInt(fields[1], 10, 64)
 	a.Resident = pages * int64(os.Getpagesize())
 	return a, err
+}
+
+// spent answers the processor time that this process took.
+func spent() (answer, error) {
+	var u syscall.Rusage
+	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return answer{Spent: u.Utime.Nano() + u.Stime.Nano()}, err
 }
 
 func (c *controller) startCPU(path string) error {

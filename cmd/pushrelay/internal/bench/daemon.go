@@ -46,10 +46,12 @@ func (d *daemon) claimed(frame []byte) error {
 		d.ledger.took(stub.ID, stepClaimed)
 	}
 	d.request(func(dst []byte, id string) []byte { return wire.AppendGrants(dst, wire.TypeAccept, id, grants) },
-		func(reply []byte) error {
-			r, err := wire.Decode[wire.AcceptReply](reply)
-			if err != nil {
-				return err
+		func(id string, reply []byte) error {
+			r := wire.AcceptReply{}
+			if !bytes.Equal(reply, wire.AppendAcceptReply(nil, id, nil)) {
+				if r, err = wire.Decode[wire.AcceptReply](reply); err != nil {
+					return err
+				}
 			}
 			if len(r.Lost) > 0 && !d.ledger.cancels.Load() {
 				return fmt.Errorf("%d grants were lost before they were accepted", len(r.Lost))
@@ -80,13 +82,15 @@ func (d *daemon) payload(frame []byte) error {
 	d.request(func(dst []byte, id string) []byte {
 		dst = wire.AppendResultHead(dst, id, grant, wire.DispositionOK)
 		return wire.AppendTail(append(dst, d.sealed.results[site][d.number].Raw...))
-	}, func(reply []byte) error {
-		r, err := wire.Decode[wire.ResultReply](reply)
-		if err != nil {
-			return err
-		}
-		if !r.Accepted || r.Duplicate || r.State != "done" {
-			return fmt.Errorf("the result of %s was answered %+v", grant.JobID, r)
+	}, func(id string, reply []byte) error {
+		if !bytes.Equal(reply, wire.AppendResultReply(nil, id, true, false, "done")) {
+			r, err := wire.Decode[wire.ResultReply](reply)
+			if err != nil {
+				return err
+			}
+			if !r.Accepted || r.Duplicate || r.State != "done" {
+				return fmt.Errorf("the result of %s was answered %+v", grant.JobID, r)
+			}
 		}
 		d.ledger.took(grant.JobID, stepReported)
 		return nil
@@ -122,7 +126,7 @@ func (d *daemon) interrupted(t wire.FrameType, frame []byte) error {
 	if len(unbegun) > 0 {
 		d.request(func(dst []byte, id string) []byte {
 			return wire.AppendRelease(dst, id, unbegun, wire.ReleaseShutdown)
-		}, func([]byte) error { return nil })
+		}, func(string, []byte) error { return nil })
 	}
 	return nil
 }

@@ -18,38 +18,30 @@ const (
 	echoBytes = 1 << 10
 )
 
-// echoRate answers bare echoes a second over that time: each connection has one message under way, each echo is
-// compared with what was sent. The server is a child of its own.
-func echoRate(ctx context.Context, exe string, conns int, span time.Duration) (float64, error) {
+// echoCost measures bare echoes for that time: each connection has one message under way, each echo is compared with
+// what was sent. The server is a child of its own.
+func echoCost(ctx context.Context, exe string, conns int, span time.Duration) (c cost, err error) {
 	server, err := start(ctx, exe, "echo")
 	if err != nil {
-		return 0, err
+		return c, err
 	}
 	defer func() { _ = server.close() }()
 	clients, err := dialBare(ctx, server.Addr, conns)
 	defer closeBare(clients)
 	if err != nil {
-		return 0, err
+		return c, err
 	}
 	var count atomic.Int64
 	var stop atomic.Bool
 	errs := make([]error, conns)
 	var all sync.WaitGroup
-	begin := time.Now()
-	for i, c := range clients {
-		all.Go(func() { errs[i] = echoes(ctx, c, byte('a'+i%26), &stop, &count) })
+	for i, client := range clients {
+		all.Go(func() { errs[i] = echoes(ctx, client, byte('a'+i%26), &stop, &count) })
 	}
-	timer := time.NewTimer(span)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	total := count.Load()
-	took := time.Since(begin)
+	c, err = meter(ctx, server, count.Load, func(ctx context.Context) error { return pause(ctx, span, nil) })
 	stop.Store(true)
 	all.Wait()
-	return float64(total) / took.Seconds(), errors.Join(errs...)
+	return c, errors.Join(append(errs, err)...)
 }
 
 func echoes(ctx context.Context, c *websocket.Conn, fill byte, stop *atomic.Bool, count *atomic.Int64) error {

@@ -100,20 +100,6 @@ func (f *fleet) fill(ctx context.Context, open, owners int) error {
 	}
 }
 
-// pause waits, unless something failed.
-func (f *fleet) pause(ctx context.Context, span time.Duration) error {
-	timer := time.NewTimer(span)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-f.ledger.failed:
-		return f.ledger.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // finish lets every open job end, or cancels what still waits, and checks all of them.
 func (f *fleet) finish(ctx context.Context, cancelQueued bool) (counts, error) {
 	ctx, cancel := context.WithTimeout(ctx, drainFor)
@@ -130,6 +116,9 @@ func (f *fleet) finish(ctx context.Context, cancelQueued bool) (counts, error) {
 			return counts{}, err
 		}
 	}
+	for _, d := range f.daemons {
+		d.settled() // its last result may be collected before it is answered
+	}
 	made := make([]int, len(f.sites))
 	for i, s := range f.sites {
 		s.mu.Lock()
@@ -137,6 +126,19 @@ func (f *fleet) finish(ctx context.Context, cancelQueued bool) (counts, error) {
 		s.mu.Unlock()
 	}
 	return f.ledger.settle(made)
+}
+
+// pause waits, unless something failed.
+func (f *fleet) pause(ctx context.Context, span time.Duration) error {
+	if err := pause(ctx, span, f.ledger.failed); err != nil {
+		return err
+	}
+	select {
+	case <-f.ledger.failed:
+		return f.ledger.err
+	default:
+		return nil
+	}
 }
 
 func (f *fleet) close() {

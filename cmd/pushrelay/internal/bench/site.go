@@ -76,7 +76,7 @@ func (s *site) enqueueLists(first int, owners []int32, answered func()) {
 	for i, owner := range owners[:n] {
 		stubs[i] = s.world.stub(s.number, jobID(s.number, first+i), ownerID(int(owner)))
 	}
-	s.request(func(dst []byte, id string) []byte { return wire.AppendEnqueue(dst, id, stubs) }, func(reply []byte) error {
+	s.request(func(dst []byte, id string) []byte { return wire.AppendEnqueue(dst, id, stubs) }, func(_ string, reply []byte) error {
 		if err := s.enqueued(first, n, reply); err != nil {
 			return err
 		}
@@ -128,13 +128,15 @@ func (s *site) sealRequest(frame []byte) error {
 func (s *site) seal(j wire.SealJob, envelope []byte) {
 	s.request(func(dst []byte, id string) []byte {
 		return wire.AppendTail(append(wire.AppendSealHead(dst, id, j.JobID, j.LeaseID), envelope...))
-	}, func(reply []byte) error {
-		r, err := wire.Decode[wire.StateReply](reply)
-		if err != nil {
-			return err
-		}
-		if r.State != "ready" && r.State != "running" {
-			return fmt.Errorf("the seal of %s was answered %q", j.JobID, r.State)
+	}, func(id string, reply []byte) error {
+		if !bytes.Equal(reply, wire.AppendStateReply(nil, id, "ready")) {
+			r, err := wire.Decode[wire.StateReply](reply)
+			if err != nil {
+				return err
+			}
+			if r.State != "ready" && r.State != "running" {
+				return fmt.Errorf("the seal of %s was answered %q", j.JobID, r.State)
+			}
 		}
 		s.ledger.took(j.JobID, stepSealed)
 		return nil
@@ -194,7 +196,7 @@ func (s *site) collect(grants []wire.Grant, as step) error {
 		s.enqueue(owners, nil)
 	}
 	s.request(func(dst []byte, id string) []byte { return wire.AppendGrants(dst, wire.TypeCollected, id, grants) },
-		func(reply []byte) error {
+		func(_ string, reply []byte) error {
 			if _, err := wire.Decode[wire.OKReply](reply); err != nil {
 				return err
 			}
@@ -258,7 +260,7 @@ func (s *site) cancelQueued() {
 }
 
 func (s *site) cancel(ids []string) {
-	s.request(func(dst []byte, id string) []byte { return wire.AppendCancelJobs(dst, id, ids) }, func(reply []byte) error {
+	s.request(func(dst []byte, id string) []byte { return wire.AppendCancelJobs(dst, id, ids) }, func(_ string, reply []byte) error {
 		r, err := wire.Decode[wire.CancelReply](reply)
 		if err != nil {
 			return err

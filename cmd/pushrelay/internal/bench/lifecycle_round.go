@@ -1,0 +1,121 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+)
+
+// lifecycleRounds are all measurements of a run, by kind.
+type lifecycleRounds struct {
+	echoes, lives []cost
+	deep          [][]cost // by depth
+	frames        []float64
+	whole         int
+	repeats       int64
+}
+
+func (c *Lifecycle) measure(ctx context.Context) (figure, error) {
+	dir, err := os.MkdirTemp("", "pushrelay-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	w, err := newWorld(dir, c.Sites, c.Daemons, c.Daemons)
+	if err != nil {
+		return nil, err
+	}
+	envelopes, err := w.seal()
+	if err != nil {
+		return nil, err
+	}
+	depths := c.depths()
+	r := &lifecycleRounds{deep: make([][]cost, len(depths))}
+	for range c.Rounds {
+		echoes, err := echoCost(ctx, c.exe, echoConns, seconds(c.Seconds))
+		if err != nil {
+			return nil, err
+		}
+		lives, err := c.round(ctx, w, envelopes, 0, r)
+		if err != nil {
+			return nil, err
+		}
+		r.echoes, r.lives = append(r.echoes, echoes), append(r.lives, lives)
+		for i, queued := range depths {
+			lives, err := c.round(ctx, w, envelopes, queued, r)
+			if err != nil {
+				return nil, fmt.Errorf("with %d queued: %w", queued, err)
+			}
+			r.deep[i] = append(r.deep[i], lives)
+		}
+	}
+	return r.figure(depths), nil
+}
+
+func (r *lifecycleRounds) figure(depths []int) *lifecycleFigure {
+	f := &lifecycleFigure{
+		Lives:       round(medianOf(r.lives, cost.perSecond), 1),
+		Echoes:      round(medianOf(r.echoes, cost.perSecond), 1),
+		RelayTime:   round(medianOf(r.lives, cost.eachServer), 2),
+		ClientsTime: round(medianOf(r.lives, cost.eachClient), 2),
+		EchoTime:    round(medianOf(r.echoes, cost.eachServer)+medianOf(r.echoes, cost.eachClient), 2),
+		Whole:       r.whole,
+		Frames:      round(median(r.frames), 2),
+		Again:       r.repeats,
+	}
+	f.Ratio = ratio(f.Lives, f.Echoes)
+	f.TimeRatio = ratio(f.EchoTime, f.RelayTime+f.ClientsTime)
+	for i, queued := range depths {
+		d := depthEntry{Queued: queued, Lives: round(medianOf(r.deep[i], cost.perSecond), 1), Ratio: 1}
+		d.Time = round(medianOf(r.deep[i], cost.eachServer), 2)
+		if i > 0 {
+			d.Ratio = ratio(d.Lives, f.Depth[0].Lives)
+		}
+		f.Depth = append(f.Depth, d)
+	}
+	return f
+}
+
+// round starts a relay, fills it, measures for a while, and lets every job end. The jobs queued besides are of the
+// same queues as the open ones: a new job waits behind all of them, and the daemons drain the queues at their rate.
+func (c *Lifecycle) round(ctx context.Context, w *world, envelopes *sealed, queued int, r *lifecycleRounds) (found cost, err error) {
+	relay, err := startRelay(ctx, c.exe, w)
+	if err != nil {
+		return found, err
+	}
+	defer func() { _ = relay.close() }()
+	l := newLedger(c.Sites, c.provide(queued))
+	f, err := connect(ctx, relay.Addr, w, envelopes, l, c.Slots)
+	if err != nil {
+		return found, err
+	}
+	defer f.close()
+	if err := f.fill(ctx, c.Open+queued, c.Daemons); err != nil {
+		return found, err
+	}
+	runtime.GC() // the garbage of the filling isn't the measurement's
+	if err := f.pause(ctx, seconds(min(c.Seconds/3, 1))); err != nil {
+		return found, err
+	}
+	frames := l.frames.Load()
+	err = c.profiled(relay, fmt.Sprintf("lifecycle-%d", queued), func() (err error) {
+		found, err = meter(ctx, relay, l.collected.Load, func(ctx context.Context) error {
+			return f.pause(ctx, seconds(c.Seconds))
+		})
+		return err
+	})
+	if err != nil {
+		return found, err
+	}
+	r.frames = append(r.frames, float64(l.frames.Load()-frames)/float64(max(found.count, 1)))
+	n, err := f.finish(ctx, queued > 0)
+	r.whole += n.lives
+	r.repeats += l.repeats.Load()
+	return found, err
+}
+
+// provide is how many jobs a site may come to have: more than any machine gets through.
+func (c *Lifecycle) provide(queued int) int {
+	return (c.Open+queued)/c.Sites + int((c.Seconds+10)*100_000)/c.Sites + 1
+}
