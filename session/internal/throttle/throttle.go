@@ -26,7 +26,12 @@ type Proxy struct {
 	conns  map[net.Conn]struct{}
 }
 
-const chunk = 4 << 10
+const (
+	chunk = 4 << 10
+	// socketBuffer keeps a bounded link from looking fast: what the system would buffer before it, megabytes on a loopback,
+	// arrives at once and hides every queue behind it.
+	socketBuffer = 32 << 10
+)
 
 // New starts a proxy on a free loopback port; bytesPerSecond bounds each direction of each connection, 0 is unbounded.
 func New(target string, bytesPerSecond int) (*Proxy, error) {
@@ -89,11 +94,23 @@ func (p *Proxy) accept() {
 			_ = c.Close()
 			continue
 		}
+		if p.perSec > 0 {
+			narrow(c)
+			narrow(up)
+		}
 		if !p.keep(c, up) {
 			return
 		}
 		p.wg.Go(func() { p.pipe(up, c) })
 		p.wg.Go(func() { p.pipe(c, up) })
+	}
+}
+
+// narrow bounds what the system buffers for a connection.
+func narrow(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(socketBuffer)
+		_ = tcp.SetWriteBuffer(socketBuffer)
 	}
 }
 
