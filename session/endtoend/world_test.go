@@ -176,14 +176,17 @@ func (w *world) daemonOver(name, dir string, dial *dialer, work runner) (*daemon
 	w.t.Helper()
 	d, err := daemon.New(daemon.Config{
 		URL: w.relay.url, RunnerID: name, Keys: w.keys[name], StateDir: dir, Run: work, Log: zerolog.Nop(), Slots: 4,
-		Transport: dial.transport(),
-		Capabilities: []wire.Capability{{
-			Kind: daemon.KindGenerate, BackendID: "test", BackendClass: "process", Service: "test", Model: "m", OfferScope: "private",
-		}},
+		Transport: dial.transport(), Capabilities: capabilities(),
 		OnEvent: func(e daemon.Event) { w.log.add(name, string(e.Type), e.Grant.JobID, e.Detail) },
 	})
 	require.NoError(w.t, err)
 	return d, run(w.t, dial, d.Run)
+}
+
+func capabilities() []wire.Capability {
+	return []wire.Capability{{
+		Kind: daemon.KindGenerate, BackendID: "test", BackendClass: "process", Service: "test", Model: "m", OfferScope: "private",
+	}}
 }
 
 // inbox collects what a site hears.
