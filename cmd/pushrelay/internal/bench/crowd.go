@@ -21,6 +21,7 @@ type crowd struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	absent  atomic.Int64
+	dials   atomic.Int64
 	cutAt   atomic.Int64  // ns since begin
 	slowest atomic.Int64  // ns, the longest wait since the cut
 	begin   time.Time     // monotonic
@@ -87,6 +88,7 @@ func (c *crowd) fail(err error) {
 }
 
 func (c *crowd) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c.dials.Add(1)
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, addr)
 	if err == nil {

@@ -40,8 +40,8 @@ func TestIdleShowsItsFigures(t *testing.T) {
 }
 
 func TestStormShowsItsFigures(t *testing.T) {
-	c := Storm{Sessions: 40, Rounds: 1}
-	positive(t, object(t, c.Output, c.measure), "sessions", "seconds", "slowest_ms")
+	c := Storm{Sessions: 40, Rounds: 1, Accept: 2000}
+	positive(t, object(t, c.Output, c.measure), "sessions", "seconds", "slowest_ms", "dials_per_session")
 }
 
 func TestFlagsOutOfRangeAreRefused(t *testing.T) {

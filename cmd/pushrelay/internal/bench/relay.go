@@ -5,15 +5,18 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 
 	"pushrelay/cmd/pushrelay/internal/app"
 	"pushrelay/cmd/pushrelay/internal/serve"
 )
 
-// RelayChild is a relay as `pushrelay serve` runs it, with fixed settings.
+// RelayChild is a relay as `pushrelay serve` runs it, with fixed settings. All clients of a bench have one address, so
+// what one address may do is as much as what all may.
 type RelayChild struct {
 	Projection string `arg:"" type:"path" help:"The generated projection."`
+	Accept     int    `default:"2000" help:"New connections a second."`
 }
 
 // Run serves until stdin ends.
@@ -31,6 +34,7 @@ func (c *RelayChild) Run(ctx context.Context) error {
 		ended <- app.Main(ctx, &program, app.Streams{In: os.Stdin, Out: announced, Err: os.Stderr}, []string{
 			"serve", "--projection", c.Projection, "--listen", addr, "--public-url", "http://" + addr, "--admin-listen", "off",
 			"--jobs-per-site", "10000000", "--bytes-per-site", "16GiB", "--log-level", "error",
+			"--max-per-address", "1000", "--accept-per-second", strconv.Itoa(c.Accept),
 		})
 	}()
 	select {
@@ -65,7 +69,7 @@ func freeAddr() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// startRelay starts a relay for a world.
-func startRelay(ctx context.Context, exe string, w *world) (*process, error) {
-	return start(ctx, exe, "relay", w.path)
+// startRelay starts a relay for a world; more are flags of RelayChild.
+func startRelay(ctx context.Context, exe string, w *world, more ...string) (*process, error) {
+	return start(ctx, exe, append([]string{"relay", w.path}, more...)...)
 }
