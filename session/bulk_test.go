@@ -3,13 +3,17 @@ package session
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -279,4 +283,103 @@ func TestLoadersAnswers(t *testing.T) {
 	if n := r.session(0).Stats().Unanswered; n != 0 {
 		t.Fatal(n)
 	}
+}
+
+// TestLargeRequestsAtOnce: what is unanswered bounds a client, not its control lane.
+func TestLargeRequestsAtOnce(t *testing.T) {
+	r := newRelay(t)
+	_, c := r.client(t, newHandler(), "site_1", wire.RoleSite)
+	stub := []byte(`{"id":"` + strings.Repeat("x", 400) + `"}`)
+	var wg sync.WaitGroup
+	for range 40 {
+		wg.Go(func() {
+			_, err := c.Request(t.Context(), func(dst []byte, id string) []byte {
+				return wire.AppendEnqueue(dst, id, slices.Repeat([][]byte{stub}, wire.MaxList))
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(r.Sessions()); n != 1 {
+		t.Fatal(n)
+	}
+}
+
+// TestWithdrawnRequest: a request that is given up before it was sent whole leaves nothing behind.
+func TestWithdrawnRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, func(c *ServerConfig) { c.Budget = NewBudget(8 << 20) })
+		defer b.close()
+		c := b.client(t, "r")
+		conn := <-c.h.welcome
+		b.Server.cfg.Budget.TryReserve(8 << 20) // so it gets no credit
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if _, err := result(ctx, conn, "j", sealed(1<<20)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if used := b.Server.cfg.Budget.Used(); used != 8<<20 {
+			t.Fatal(used)
+		}
+		var refusal *wire.Error // and one that waits longer than the relay lets it
+		if _, err := result(context.Background(), conn, "j", sealed(1<<20)); !errors.As(err, &refusal) || refusal.Code != wire.CodeServerError || refusal.RetryAfter == 0 {
+			t.Fatal(err)
+		}
+		b.Server.cfg.Budget.Release(8 << 20)
+		if _, err := result(context.Background(), conn, "j", sealed(1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		if !conn.slots.TryAcquire(wire.MaxRequests) || !conn.bulkSlots.TryAcquire(mostBulkRequests) || !conn.bytes.TryAcquire(wire.MaxRequestBytes) {
+			t.Fatal("places are lost")
+		}
+		c.stop()
+		<-c.done
+	})
+}
+
+// TestSlowReceiverOfAStream: a peer that takes less than 32 KiB of a stream in 10 s gets an error, and its budget goes.
+func TestSlowReceiverOfAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		defer b.close()
+		b.op.handle = sendsEnvelopes(1 << 20)
+		conn, br := b.joinByHand(t)
+		defer conn.Close()
+		go func() {
+			_, _ = conn.Write(appendMessage(nil, opText, true, []byte(`{"type":"fetch","id":"1","grant":{"jobId":"j","leaseId":"l"}}`)))
+		}()
+		synctest.Wait()
+		begin := time.Now()
+		aborted := false
+		for !aborted {
+			head := make([]byte, 4)
+			if _, err := io.ReadFull(br, head); err != nil {
+				t.Fatal(err)
+			}
+			n := int(binary.BigEndian.Uint16(head[2:]))
+			if head[1] < 126 {
+				n = int(head[1]) - 2 // two of them are read
+			}
+			payload := make([]byte, n)
+			for at := 0; at < n; { // 1.6 KiB a second
+				m, err := io.ReadFull(br, payload[at:min(n, at+160)])
+				if err != nil {
+					t.Fatal(err)
+				}
+				at += m
+				time.Sleep(100 * time.Millisecond)
+			}
+			full := append(head[2:], payload...)
+			aborted = head[0]&0xF == opBinary && head[1] < 126 && full[4] == wire.PartAbort
+			if time.Since(begin) > 2*time.Minute {
+				t.Fatal("it goes on")
+			}
+		}
+		if used := b.Server.cfg.Budget.Used(); used != 0 {
+			t.Fatal(used)
+		}
+	})
 }

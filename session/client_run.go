@@ -6,6 +6,8 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,6 +63,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		budget = NewBudget(clientBudget)
 	}
 	c.engine = newEngine(budget, nil)
+	c.engine.controlLane = 2 * wire.MaxRequestBytes
 	c.engine.client, c.engine.idleAfter, c.engine.random = true, idleFor, mathrand.Float64
 	return c, nil
 }
@@ -114,7 +117,7 @@ func (c *Client) next(s *schedule, err error) (time.Duration, error) {
 	case errors.As(err, &over):
 		wait, do = s.ended(time.Now(), over.end, over.retry)
 		terminal.End = over.end
-		if do != "" && over.refusal != nil && over.refusal.Message != "" {
+		if do != "" && over.refusal != nil && over.refusal.Message != "" && !strings.Contains(over.end.Text, over.refusal.Message) {
 			do += " (" + over.refusal.Message + ")"
 		}
 	case errors.As(err, &refused):
@@ -128,8 +131,24 @@ func (c *Client) next(s *schedule, err error) (time.Duration, error) {
 		c.log.Error().Err(err).Str("do", do).Msg("giving up")
 		return 0, terminal
 	}
-	c.log.Info().Err(err).Dur("wait_ms", wait).Msg("dialling again")
+	c.tellWait(err, wait)
 	return wait, nil
+}
+
+// tellWait logs why a client isn't connected: a move that the relay asked for is nothing to worry about.
+func (c *Client) tellWait(err error, wait time.Duration) {
+	line := c.log.Warn()
+	var over *ended
+	var dialled *url.Error
+	switch {
+	case errors.As(err, &over) && over.retry == RetryNow:
+		line = c.log.Info()
+	case errors.As(err, &over) && over.retry == RetryLater:
+		line = line.Str("do", "check this client's id; when it is right, the relay's operator has to make it known")
+	case errors.As(err, &dialled):
+		err = dialled // without the libraries' words around it
+	}
+	line.Err(err).Int64("wait_ms", wait.Milliseconds()).Msg("dialling again")
 }
 
 // connect dials and shakes hands once. The session that it answers is being served.

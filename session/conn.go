@@ -103,6 +103,9 @@ func (c *Conn) Close(reason string) {
 func (c *Conn) Request(ctx context.Context, build func(dst []byte, id string) []byte) ([]byte, error) {
 	id := c.newID()
 	frame := build(nil, id)
+	if len(frame) > wire.MaxTextBytes {
+		return c.requestBulk(ctx, id, [][]byte{frame})
+	}
 	p, err := c.begin(ctx, id, int64(len(frame)), false)
 	if err != nil {
 		return nil, err
@@ -115,8 +118,12 @@ func (c *Conn) Request(ctx context.Context, build func(dst []byte, id string) []
 // pieces must not be changed until it returns. When ctx ends before the frame was sent whole, it is withdrawn.
 func (c *Conn) RequestBulk(ctx context.Context, build func(id string) [][]byte) ([]byte, error) {
 	id := c.newID()
+	return c.requestBulk(ctx, id, build(id))
+}
+
+func (c *Conn) requestBulk(ctx context.Context, id string, pieces [][]byte) ([]byte, error) {
 	it := &outItem{}
-	it.setPieces(build(id))
+	it.setPieces(pieces)
 	if it.total > wire.MaxFrameBytes {
 		return nil, wire.BadRequest("a frame has at most %d bytes", wire.MaxFrameBytes)
 	}

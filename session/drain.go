@@ -97,7 +97,7 @@ func (srv *Server) wait(ctx context.Context) error {
 }
 
 // Close ends all sessions and returns when every goroutine is gone. When ctx ends first the connections are cut, and
-// Close returns its error once their goroutines are gone, too; a handler that ignores its context can still hold it up.
+// Close returns its error; then a handler that ignores its context may still be at work.
 func (srv *Server) Close(ctx context.Context) error {
 	srv.Refuse()
 	srv.mu.Lock()
@@ -111,7 +111,12 @@ func (srv *Server) Close(ctx context.Context) error {
 		for _, s := range srv.snapshot(nil) {
 			s.link.sock.cut()
 		}
-		_ = srv.wait(context.WithoutCancel(ctx))
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
+		defer cancel()
+		if srv.wait(grace) != nil {
+			srv.stopTick()
+			return err
+		}
 	}
 	srv.stopTick()
 	srv.ticking.Wait()

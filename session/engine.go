@@ -19,11 +19,11 @@ const (
 
 // Bounds of the transport that no setting changes, in bytes where nothing else is said.
 const (
-	maxControlLane = 256 << 10
-	maxBulkItems   = 1024     // waiting on one lane
-	maxLoaded      = 16 << 20 // of one session's bulk lane; one frame is always allowed
-	maxIncoming    = 16 << 20 // reserved for the streams that one session receives; one is always allowed
-	writeRound     = 64 << 10 // framed before it is written; frames that are ready together leave in one write
+	maxControlLane = 256 << 10 // of a relay; a client's lane is bounded by what may be unanswered
+	maxBulkItems   = 1024      // waiting on one lane
+	maxLoaded      = 16 << 20  // of one session's bulk lane; one frame is always allowed
+	maxIncoming    = 16 << 20  // reserved for the streams that one session receives; one is always allowed
+	writeRound     = 64 << 10  // framed before it is written; frames that are ready together leave in one write
 	smallRead      = 4 << 10
 	largeRead      = wire.MaxPartBytes + 64
 )
@@ -34,6 +34,7 @@ type engine struct {
 	workers *pool
 	client  bool // masks what it sends, and sends neither pings nor error frames of its own
 
+	controlLane      int64 // bytes
 	idleAfter        time.Duration
 	pingMin, pingMax time.Duration   // the relay's
 	random           func() float64  // in [0, 1)
@@ -44,7 +45,7 @@ type engine struct {
 }
 
 func newEngine(budget *Budget, workers *pool) *engine {
-	e := &engine{budget: budget, workers: workers, background: context.Background()}
+	e := &engine{budget: budget, workers: workers, controlLane: maxControlLane, background: context.Background()}
 	e.outs.New = func() any { b := make([]byte, 0, 2<<10); return &b }
 	e.smalls.New = func() any { b := make([]byte, smallRead); return &b }
 	e.larges.New = func() any { b := make([]byte, largeRead); return &b }

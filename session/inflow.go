@@ -34,7 +34,7 @@ type inflow struct {
 type inStream struct {
 	id      uint32
 	total   int
-	buf     []byte // grows to the whole length once that is reserved
+	buf     []byte // grows with what arrives
 	granted int
 	held    int64        // of the budget
 	state   reserveState // of what exceeds the initial credit
@@ -105,6 +105,7 @@ func (f *inflow) take(s *inStream, h wire.PartHeader, data []byte) (inEvent, err
 	if got > s.granted {
 		return inEvent{}, errNoCredit
 	}
+	s.grow(got)
 	s.buf = append(s.buf, data...)
 	if !h.Last() {
 		return inEvent{}, nil
@@ -112,6 +113,17 @@ func (f *inflow) take(s *inStream, h wire.PartHeader, data []byte) (inEvent, err
 	ev := f.remove(s)
 	ev.frame, ev.held, ev.freed = s.buf, s.held, 0
 	return ev, nil
+}
+
+// growth bounds what a stream's buffer costs by what has arrived of it: who opens streams and gives them up again must not
+// have megabytes cleared for a few bytes.
+const growth = 4
+
+// grow makes room for n bytes in all.
+func (s *inStream) grow(n int) {
+	if n > cap(s.buf) {
+		s.buf = append(make([]byte, 0, min(s.total, growth*n)), s.buf...)
+	}
 }
 
 // open makes a stream; nil when the budget can't even take what the peer may send at once.
@@ -210,7 +222,6 @@ func (f *inflow) reservedNow(s *inStream, now int64) bool {
 	s.state, s.cancel = reserved, nil
 	s.held += s.rest()
 	s.mark, s.since = len(s.buf), now
-	s.buf = append(make([]byte, 0, s.total), s.buf...)
 	return true
 }
 

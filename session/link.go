@@ -100,54 +100,72 @@ func (l *link) push(frame []byte) {
 		l.mu.Unlock()
 		return
 	}
-	over := l.controlBytes+int64(len(frame)) > maxControlLane
+	over := l.controlBytes+int64(len(frame)) > l.controlLane
 	if !over {
 		l.control = append(l.control, frame)
 		l.controlBytes += int64(len(frame))
 	}
 	l.mu.Unlock()
 	if over {
-		l.end(End{Reason: ReasonTooSlow, Text: closeText(ReasonTooSlow, "the control lane is full")})
+		l.laneFull()
 		return
 	}
 	l.wake.Signal()
 }
 
-// pushLong sends a control frame in parts; its bytes count for the control lane until they are sent.
+// pushLong sends a control frame in parts. It counts for the control lane until it is sent, but for no more than half of
+// it: else a frame as long as the lane could never be sent.
 func (l *link) pushLong(frame []byte, first bool) {
 	if len(frame) > wire.MaxFrameBytes {
 		l.end(End{Reason: ReasonInternal, Text: closeText(ReasonInternal, "a frame was too long to be sent")})
 		return
 	}
-	n := int64(len(frame))
-	it := &outItem{first: first, done: func(error) {
-		l.mu.Lock()
-		l.controlBytes -= n
-		if first {
-			l.holding = false
-		}
-		l.mu.Unlock()
-		l.wake.Signal()
-	}}
+	n := min(int64(len(frame)), l.controlLane/2)
+	it := &outItem{first: first}
+	it.done = func(err error) { l.sentLong(n, first, err) }
 	it.setPieces([][]byte{frame})
 	l.mu.Lock()
-	over := !first && l.controlBytes+n > maxControlLane
-	if over || l.state != linkOpen {
+	if l.state != linkOpen {
 		l.mu.Unlock()
-		if over {
-			l.end(End{Reason: ReasonTooSlow, Text: closeText(ReasonTooSlow, "the control lane is full")})
-		}
 		return
 	}
-	l.controlBytes += n
-	if first {
+	over := !first && l.controlBytes+n > l.controlLane
+	if !over {
+		l.controlBytes += n
+	}
+	switch {
+	case over:
+	case first:
 		l.out.sending = append(l.out.sending, it)
-	} else {
+	default:
 		l.out.add(it)
 	}
 	l.mu.Unlock()
+	if over {
+		l.laneFull()
+		return
+	}
 	l.pump(false)
 	l.wake.Signal()
+}
+
+// sentLong hears that a long control frame is on its way. One that the peer didn't take ends the session: nothing is
+// dropped silently.
+func (l *link) sentLong(n int64, first bool, err error) {
+	l.mu.Lock()
+	l.controlBytes -= n
+	if first {
+		l.holding = false
+	}
+	l.mu.Unlock()
+	l.wake.Signal()
+	if err != nil && !isEnded(err) {
+		l.lost(ReasonTooSlow, "a long frame was not taken")
+	}
+}
+
+func (l *link) laneFull() {
+	l.end(End{Reason: ReasonTooSlow, Text: closeText(ReasonTooSlow, "the control lane is full")})
 }
 
 // pushUrgent queues a frame that passes while the handshake holds everything back.
@@ -300,6 +318,7 @@ func (l *link) tickOpen(now int64, stalled bool) {
 		l.lost(ReasonTooSlow, "a write did not move for "+stallFor.String())
 	default:
 		l.ping(now)
+		l.cutLate(now)
 		l.refuseLate(now)
 	}
 }
@@ -319,13 +338,22 @@ func (l *link) ping(now int64) {
 		l.pingDue = true
 		l.nextPing = now + int64(l.pingDelay())
 	}
-	starved := l.out.starved(now)
 	l.mu.Unlock()
 	if due {
 		l.wake.Signal()
 	}
+}
+
+// cutLate gives up what is sent too slowly: the session when the peer forgot to give credit, else the stream.
+func (l *link) cutLate(now int64) {
+	l.mu.Lock()
+	starved, slow := l.out.late(now)
+	l.mu.Unlock()
 	if starved != nil {
 		l.lost(ReasonTooSlow, "no credit for a stream in "+creditFor.String())
+	}
+	if slow != nil {
+		l.withdraw(slow, wire.Unavailable(retryStream, "the frame's parts went too slowly"))
 	}
 }
 

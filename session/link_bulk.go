@@ -4,8 +4,8 @@ import (
 	"pushrelay/wire"
 )
 
-// pushBulk queues a frame on the bulk lane; false: the session has ended, or too many wait. When the lane is idle and
-// there is room, load runs on the caller.
+// pushBulk queues a frame on the bulk lane; too many of them end the session. When the lane is idle and there is room,
+// load runs on the caller.
 func (l *link) pushBulk(it *outItem) {
 	l.mu.Lock()
 	if l.state != linkOpen {
@@ -192,8 +192,10 @@ func (l *link) open() bool {
 func (l *link) credit(stream uint32, n int) {
 	l.mu.Lock()
 	if it := l.out.find(stream); it != nil {
+		if it.credit == 0 {
+			it.since = l.sock.now() // its clock stood
+		}
 		it.credit = min(it.credit+n, it.total-it.sent)
-		it.since = l.sock.now()
 	}
 	l.mu.Unlock()
 	l.wake.Signal()

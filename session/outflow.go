@@ -223,12 +223,18 @@ func (it *outItem) advance(pieces [][]byte, n int) [][]byte {
 	return pieces
 }
 
-// starved answers a stream that waits for credit for too long.
-func (o *outflow) starved(now int64) *outItem {
+// late answers a stream that waits for credit for too long, and one that has credit and didn't move in its time. As in
+// inflow.late, the streams of a session share its link.
+func (o *outflow) late(now int64) (starved, slow *outItem) {
+	limit := int64(stallFor) * int64(max(1, len(o.sending)))
 	for _, it := range o.sending {
-		if it.stream != 0 && it.credit == 0 && now-it.since >= int64(creditFor) {
-			return it
+		switch {
+		case it.stream == 0:
+		case it.credit == 0 && now-it.since >= int64(creditFor):
+			starved = it
+		case it.credit > 0 && now-it.since >= limit:
+			slow = it
 		}
 	}
-	return nil
+	return starved, slow
 }

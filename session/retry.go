@@ -185,7 +185,7 @@ func doAboutStatus(status int) string {
 	case http.StatusForbidden:
 		return "the upgrade was forbidden; a proxy may add an Origin header, or does not let WebSockets pass"
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusMovedPermanently, http.StatusPermanentRedirect:
-		return "there is no relay at this URL; check host and port, and that no path is missing before it"
+		return "there is no relay at this URL; check scheme, host and port; a path of the URL is of no account"
 	}
 	return ""
 }

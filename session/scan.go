@@ -99,6 +99,11 @@ func (s *scanner) enough() bool {
 		need = hasID | hasJob // as a push to a daemon it has no id, and is short
 	case wire.TypeReady, wire.TypeAccept, wire.TypeHeartbeat, wire.TypeRelease, wire.TypeEnqueue:
 		need = hasID
+	case wire.TypeChallenge, wire.TypeHello, wire.TypeWelcome, wire.TypeCredit, wire.TypeGoaway,
+		wire.TypeClaimed, wire.TypePayload, wire.TypeLost, wire.TypeSites, wire.TypeRevoked,
+		wire.TypeSealRequest, wire.TypeResults, wire.TypeNotices, wire.TypeRequeued:
+	default:
+		return false // nobody knows it, but its refusal should name its id
 	}
 	return s.has&need == need
 }

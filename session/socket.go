@@ -85,7 +85,7 @@ func (s *socket) send(p []byte) error {
 	defer s.writing.Store(false)
 	for len(p) > 0 {
 		chunk := p
-		if s.tcp == nil && len(chunk) > writeChunk {
+		if !s.tcp.tells() && len(chunk) > writeChunk {
 			chunk = chunk[:writeChunk]
 		}
 		n, err := s.rwc.Write(chunk)

@@ -37,6 +37,9 @@ func (t *tcpTuner) keepUnsentShort() {
 	})
 }
 
+// tells reports whether acked knows.
+func (t *tcpTuner) tells() bool { return t != nil }
+
 // acked answers how many bytes the peer's system has acknowledged.
 func (t *tcpTuner) acked() (n uint64, ok bool) {
 	if t == nil {

@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux && !darwin
 
 package session
 
@@ -9,6 +9,7 @@ type tcpTuner struct{}
 
 func newTCPTuner(net.Conn) *tcpTuner { return nil }
 
+func (*tcpTuner) tells() bool           { return false }
 func (*tcpTuner) keepUnsentShort()      {}
 func (*tcpTuner) acked() (uint64, bool) { return 0, false }
 func (*tcpTuner) makeRoom()             {}
