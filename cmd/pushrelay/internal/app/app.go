@@ -60,7 +60,7 @@ func usage(err error) error {
 	var parse *kong.ParseError
 	var exit *ExitError
 	if errors.As(err, &exit) {
-		return err
+		return exit // without the name of the flag that happened to be resolved first
 	}
 	command := "pushrelay"
 	if errors.As(err, &parse) && parse.Context != nil && parse.Context.Selected() != nil {

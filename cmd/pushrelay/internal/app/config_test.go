@@ -134,6 +134,9 @@ func TestRefusals(t *testing.T) {
 			if code != ExitUsage || out != "" {
 				t.Fatalf("code %d, output %q, want %d and none", code, out, ExitUsage)
 			}
+			if strings.Contains(errOut, "--help:") {
+				t.Errorf("%q blames a flag that has nothing to do with it", errOut)
+			}
 			for _, want := range c.want {
 				if !strings.Contains(errOut, want) {
 					t.Errorf("%q doesn't say %q", errOut, want)

@@ -184,9 +184,9 @@ func (s *Settings) limits() session.Limits {
 // view is what --check-config prints: the keys of a configuration file with the values in force.
 func (s *Settings) view() map[string]any {
 	return map[string]any{
-		"projection": s.Projection, "listen": s.Listen, "public-url": s.PublicURL, "origin": s.Origin, "store": s.Store,
-		"trusted-proxy": s.TrustedProxy,
-		"admin-listen":  s.AdminListen, "admin-remote": s.AdminRemote, "admin-host": s.AdminHost,
+		"projection": s.Projection, "listen": s.Listen, "public-url": app.List(s.PublicURL), "origin": app.List(s.Origin), "store": s.Store,
+		"trusted-proxy": app.List(s.TrustedProxy),
+		"admin-listen":  s.AdminListen, "admin-remote": s.AdminRemote, "admin-host": app.List(s.AdminHost),
 		"lease": s.Lease.String(), "payload-window": s.PayloadWindow.String(), "max-deadline": s.MaxDeadline.String(),
 		"result-retention": s.ResultRetention.String(), "jobs-per-site": s.JobsPerSite, "bytes-per-site": s.BytesPerSite,
 		"unsealed": s.Unsealed, "budget": s.Budget, "max-sessions": s.MaxSessions,
