@@ -57,7 +57,9 @@ func (p *projections) apply(raw []byte, source string) (Change, error) {
 	change, err := p.replaceLocked(raw)
 	p.told(source, err == nil)
 	if err != nil {
-		p.log.Error().Err(err).Str("event", "projection-refused").Str("source", source).Msg("the projection in force stays")
+		if source != sourceFile { // the reader of the file says it, with the path
+			p.log.Error().Err(err).Str("event", "projection-refused").Str("source", source).Msg("the projection in force stays")
+		}
 		return Change{}, err
 	}
 	p.log.Info().Str("event", "projection").Str("source", source).Bool("changed", change.Changed).

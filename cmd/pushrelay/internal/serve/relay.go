@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -91,8 +92,11 @@ func (r *Relay) listen() (err error) {
 
 func bind(flag, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, app.Usagef("--%s %s is in use by another process; stop that one, or choose another port, or 0 for any", flag, address)
+	}
 	if err != nil {
-		return nil, app.Usagef("--%s %s can't be bound: %w; another process may have it: choose another port, or 0 for any", flag, address, err)
+		return nil, app.Usagef("--%s %s can't be bound: %w; choose an address of this machine and a port from 0 to 65535", flag, address, err)
 	}
 	return l, nil
 }
@@ -134,6 +138,7 @@ func (r *Relay) assemble(raw []byte, first *projection.Projection) (err error) {
 		_, err := r.projections.apply(raw, sourceFile)
 		return err
 	}, r.log)
+	r.reload.unreadable = func() { r.metrics.projection(sourceFile, false) }
 	r.public.http = httpServer(r.log, r.handler())
 	r.admin.http = httpServer(r.log, r.adminHandler())
 	return nil

@@ -32,6 +32,8 @@ type reloader struct {
 	apply func(raw []byte) error
 	log   zerolog.Logger
 	now   chan struct{}
+	// unreadable hears of each time that there was nothing to apply; may be nil.
+	unreadable func()
 
 	watcher *fsnotify.Watcher // nil: changes aren't told
 	last    []byte            // what was read last, good or bad; the loop's
@@ -134,6 +136,8 @@ func (r *reloader) check(always bool) {
 	r.last = raw
 	if err == nil {
 		err = r.apply(raw)
+	} else if r.unreadable != nil {
+		r.unreadable()
 	}
 	if err != nil {
 		r.log.Error().Err(err).Str("event", "projection-kept").Str("path", r.path).
