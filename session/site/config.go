@@ -47,6 +47,7 @@ type Config struct {
 
 	// OnResult hears of each finished job, at most Handlers at once. An error means: tell me again later.
 	OnResult func(ctx context.Context, r Result) error
+	// ErrElsewhere leaves it to another process of the site without a line in the log.
 	// OnNotice hears of jobs that the relay dropped; nil means that they are only counted. An error as for OnResult.
 	OnNotice func(ctx context.Context, n Notice) error
 	Handlers int // callbacks at once; 0 means 4
@@ -64,6 +65,9 @@ type Config struct {
 	// OnEvent hears what happens to jobs, in no lock and from several goroutines; it must not block for long.
 	OnEvent func(Event)
 }
+
+// ErrElsewhere is answered by OnResult and OnNotice for a job that another process of the site has to hear of.
+var ErrElsewhere = errors.New("a job of another process of the site")
 
 func (c *Config) complete() error {
 	if c.URL == "" || c.SiteID == "" || c.Keys == nil || c.OnResult == nil {

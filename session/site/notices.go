@@ -3,6 +3,8 @@ package site
 import (
 	"errors"
 
+	"github.com/rs/zerolog"
+
 	"pushrelay/wire"
 )
 
@@ -73,10 +75,18 @@ func (s *Site) noticed(n Notice) {
 	})
 }
 
+// unhandled begins the line about a callback's error.
+func (s *Site) unhandled(err error) *zerolog.Event {
+	if errors.Is(err, ErrElsewhere) {
+		return s.log.Debug()
+	}
+	return s.log.Warn()
+}
+
 func (s *Site) tell(n Notice) error {
 	if s.cfg.OnNotice != nil {
 		if err := guard(func() error { return s.cfg.OnNotice(s.calls, n) }); err != nil {
-			s.log.Warn().Str("error", saying(err)).Str("job", printable(n.JobID)).Msg("a notice wasn't handled")
+			s.unhandled(err).Str("error", saying(err)).Str("job", printable(n.JobID)).Msg("a notice wasn't handled")
 			return err
 		}
 	}

@@ -120,7 +120,7 @@ func (s *Site) result(g wire.Grant, j wire.ResultJob) {
 	}
 	if !seen {
 		if err := guard(func() error { return s.cfg.OnResult(s.calls, r) }); err != nil {
-			s.log.Warn().Str("error", saying(err)).Str("job", printable(j.JobID)).Msg("a result wasn't handled; the relay offers it again")
+			s.unhandled(err).Str("error", saying(err)).Str("job", printable(j.JobID)).Msg("a result wasn't handled; the relay offers it again")
 			return
 		}
 		s.event(EventResult, j.JobID, j.LeaseID, j.Disposition)

@@ -12,7 +12,7 @@ import (
 
 // Why a payload isn't sealed.
 var (
-	errUnknown   = errors.New("unknown job")
+	errUnknown   = errors.New("jobs that this process didn't publish; another process of the site may have them")
 	errWithdrawn = errors.New("cancelled")
 	errExpired   = errors.New("its payload is gone")
 )
@@ -217,7 +217,11 @@ func (s *Site) sealing(l *link, grants []wire.Grant) {
 
 // decline says that nothing will be sealed for these grants, so that nobody waits.
 func (s *Site) decline(l *link, grants []wire.Grant, why error) {
-	s.log.Warn().Str("why", saying(why)).Int("jobs", len(grants)).Msg("payloads are not sealed")
+	line := s.log.Warn()
+	if errors.Is(why, errUnknown) && s.strangers.Swap(true) {
+		line = s.log.Debug() // there may be thousands of them
+	}
+	line.Str("why", saying(why)).Int("jobs", len(grants)).Msg("payloads are not sealed")
 	_, err := request[wire.OKReply](l.ctx, l, func(dst []byte, id string) []byte {
 		return wire.AppendGrants(dst, wire.TypeDecline, id, grants)
 	})

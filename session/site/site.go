@@ -46,6 +46,8 @@ type Site struct {
 	over    chan struct{} // closed when Run is over
 	work    sync.WaitGroup
 
+	strangers atomic.Bool // it was said that jobs of others were declined
+
 	// Guarded by mu.
 	mu       sync.Mutex
 	link     *link // nil while there is no session
