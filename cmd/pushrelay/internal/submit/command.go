@@ -4,6 +4,8 @@ package submit
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"io"
 	"net/url"
 	"os"
@@ -47,7 +49,7 @@ func (Command) Help() string {
 
 Results are printed as they come, each with its job's id. Empty lines are no jobs. Ctrl-C cancels what is open and waits for it briefly; a second one ends at once.
 
-To repeat a submission that was cut short, give the same --id-prefix and the same time as --deadline: nothing is published twice, and results that waited are printed.
+To be able to repeat a submission that was cut short, choose an --id-prefix and give a time, not a duration, as --deadline. With the same two nothing is published twice, and results that waited are printed.
 
 Run it for a site that has no other process at that time: a relay asks any session of a site to seal, and this one knows its own jobs only.
 
@@ -88,10 +90,13 @@ func (c *Command) Run(ctx context.Context, s app.Streams) error {
 	if c.IDPrefix == "" {
 		c.IDPrefix = strings.ToLower(rand.Text()[:8]) + "-"
 	}
+	if c.typed(s.In) {
+		fmt.Fprintln(s.Err, "Each line that you type is a job; Ctrl-D ends them.")
+	}
 	r := newRun(c, s)
 	r.site, err = site.New(site.Config{
 		URL: c.Relay, SiteID: c.Site, Keys: key, Name: "pushrelay-site", Version: app.BuildInfo().Version, CAFile: c.CA,
-		Log: c.Logger(s.Err), OnResult: r.result, OnNotice: r.notice,
+		Log: r.log, OnResult: r.result, OnNotice: r.notice, OnEvent: r.event,
 	})
 	if err != nil {
 		return app.Usagef("%w", err)
@@ -108,10 +113,16 @@ func (c *Command) open(stdin io.Reader) (io.ReadCloser, error) {
 	}
 	file, err := os.Open(c.File)
 	if err != nil {
-		return nil, app.Usagef("the jobs can't be read: %w", err)
+		return nil, app.Usagef("the jobs can't be read: %w; name a file with a job on each line, or - for standard input", err)
+	}
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return nil, errors.Join(app.Usagef("%s is a folder; name a file with a job on each line, or - for standard input", c.File), file.Close())
 	}
 	return file, nil
 }
+
+// typed reports whether a person types the jobs.
+func (c *Command) typed(stdin io.Reader) bool { return c.File == "-" && app.IsTerminal(stdin) }
 
 func (c *Command) view() map[string]any {
 	return map[string]any{

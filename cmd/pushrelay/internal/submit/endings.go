@@ -23,7 +23,60 @@ func (r *run) result(_ context.Context, got site.Result) error {
 }
 
 func (r *run) notice(_ context.Context, n site.Notice) error {
-	return r.end(n.JobID, ending{state: "dropped", code: n.Why})
+	return r.end(n.JobID, ending{state: "dropped", code: n.Why, message: explained(n.Why)})
+}
+
+// explained says more than the word of a notice.
+func explained(why string) string {
+	switch why {
+	case "deadline":
+		return "no device finished it in time"
+	case "unsealed":
+		return "its payload wasn't sealed in time, or to none of the devices that took it"
+	case "lapsed":
+		return "each device that took it fell silent"
+	}
+	return ""
+}
+
+// met says once that the relay keeps ends of jobs that aren't this submission's.
+func (r *run) met(id string) {
+	r.mu.Lock()
+	before := r.foreign
+	r.foreign = true
+	r.mu.Unlock()
+	if !before {
+		r.log.Warn().Str("job", id).Msg("the relay also has jobs of another submission of this site; " +
+			"their results wait for whoever repeats it with its --id-prefix and --deadline")
+	}
+}
+
+// event notes whether devices take jobs.
+func (r *run) event(e site.Event) {
+	switch e.Type {
+	case site.EventEnqueued:
+		r.mu.Lock()
+		if r.queued.IsZero() && !r.taken {
+			r.queued = time.Now()
+		}
+		r.mu.Unlock()
+	case site.EventAsked:
+		r.mu.Lock()
+		r.taken = true
+		r.mu.Unlock()
+	}
+}
+
+// hint says once what may be missing when no device takes a job.
+func (r *run) hint(now time.Time) {
+	r.mu.Lock()
+	idle := !r.taken && !r.queued.IsZero() && now.Sub(r.queued) > untaken && r.ok+r.failed == 0
+	r.taken = r.taken || idle
+	r.mu.Unlock()
+	if idle {
+		r.log.Warn().Str("owner", r.cmd.Owner).Msg("no device takes a job so far: a daemon of this owner that offers this kind and audience " +
+			"must be connected and free, and the projection must have the owner's consent to this site, not paused")
+	}
 }
 
 // end prints a job's end, once.
@@ -38,7 +91,8 @@ func (r *run) end(id string, e ending) error {
 	}
 	r.mu.Unlock()
 	if !known {
-		return errForeign
+		r.met(id)
+		return site.ErrElsewhere
 	}
 	<-r.places
 	e.id, e.line, e.took = id, job.line, time.Since(job.began)

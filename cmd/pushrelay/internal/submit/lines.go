@@ -25,7 +25,8 @@ func readLines(ctx context.Context, in io.Reader) (<-chan line, <-chan error) {
 		defer close(lines)
 		scanner := bufio.NewScanner(in)
 		scanner.Buffer(make([]byte, 64<<10), maxLineBytes)
-		for n := 1; scanner.Scan(); n++ {
+		n := 1
+		for ; scanner.Scan(); n++ {
 			text := strings.TrimSuffix(scanner.Text(), "\r")
 			if strings.TrimSpace(text) == "" {
 				continue
@@ -37,9 +38,9 @@ func readLines(ctx context.Context, in io.Reader) (<-chan line, <-chan error) {
 			}
 		}
 		if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
-			failed <- fmt.Errorf("a line is longer than %d bytes; what follows it wasn't read", maxLineBytes)
+			failed <- fmt.Errorf("line %d is longer than %d bytes; the lines before it were published, it and the rest were not: shorten it", n, maxLineBytes)
 		} else if err != nil {
-			failed <- fmt.Errorf("the jobs can't be read to their end: %w", err)
+			failed <- fmt.Errorf("the jobs can't be read beyond line %d: %w", n-1, err)
 		}
 	}()
 	return lines, failed

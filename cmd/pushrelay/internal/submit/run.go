@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unicode/utf8"
+
+	"github.com/rs/zerolog"
 
 	"pushrelay/cmd/pushrelay/internal/app"
 	"pushrelay/session/site"
@@ -21,9 +24,8 @@ const (
 	patience   = 5 * time.Second  // for what is open after Ctrl-C, and for a result that should be waiting
 	overdue    = 15 * time.Second // after a deadline, then a job counts as unanswered
 	checkEvery = time.Second
+	untaken    = 10 * time.Second // without a device that takes a job: then it is said what may be missing
 )
-
-var errForeign = errors.New("a job of another submission")
 
 // opened is a job that isn't over.
 type opened struct {
@@ -37,6 +39,7 @@ type opened struct {
 type run struct {
 	cmd  *Command
 	site *site.Site
+	log  zerolog.Logger
 	out  *printer
 	bar  *progress
 
@@ -47,13 +50,17 @@ type run struct {
 	ok      int
 	failed  int
 	allRead bool
+	foreign bool          // a job of another submission was met
+	queued  time.Time     // when the relay took the first job
+	taken   bool          // a device took one, or it was said that none does
 	changed chan struct{} // has a value after each change
 }
 
 func newRun(c *Command, s app.Streams) *run {
 	r := &run{cmd: c, open: map[string]opened{}, places: make(chan struct{}, maxOpen), changed: make(chan struct{}, 1)}
-	r.bar = newProgress(s.Err, !c.JSON || !app.IsTerminal(s.Out))
+	r.bar = newProgress(s.Err, (!c.JSON || !app.IsTerminal(s.Out)) && !c.typed(s.In))
 	r.out = newPrinter(s.Out, c.JSON, r.bar)
+	r.log = c.Logger(s.Err).Hook(zerolog.HookFunc(func(*zerolog.Event, zerolog.Level, string) { r.bar.clear() }))
 	return r
 }
 
@@ -96,6 +103,7 @@ func (r *run) watch(signals <-chan os.Signal, over, published <-chan error) (err
 			return r.interrupted(signals), true
 		case now := <-ticker.C:
 			r.giveUp(now)
+			r.hint(now)
 		case <-r.changed:
 		}
 		r.show()
@@ -139,6 +147,9 @@ func (r *run) submit(ctx context.Context, batch []line) {
 	for _, l := range batch {
 		id := r.cmd.IDPrefix + strconv.Itoa(l.number)
 		r.change(func() { r.open[id] = opened{line: l.number, began: now, deadline: deadline} })
+		if !utf8.ValidString(l.text) {
+			r.log.Warn().Int("line", l.number).Msg("the line isn't UTF-8: each broken byte of it is published as U+FFFD")
+		}
 		payload, err := r.payload(l.text)
 		if err != nil {
 			_ = r.end(id, ending{state: "refused", code: string(wire.CodeBadRequest), message: err.Error()})
@@ -239,6 +250,9 @@ func (r *run) verdict(err error) error {
 	switch {
 	case err != nil:
 		return err
+	case r.ok+r.failed == 0:
+		r.log.Warn().Msg("the input has no line of text: no job was published")
+		return nil
 	case r.failed == 0:
 		return nil
 	case r.ok == 0:

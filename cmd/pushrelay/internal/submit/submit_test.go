@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/session/site"
 )
 
 func TestDeadlineText(t *testing.T) {
@@ -64,7 +67,7 @@ func TestLinesThatCannotBeRead(t *testing.T) {
 		for range lines {
 			n++
 		}
-		if err := <-failed; n != 1 || err == nil {
+		if err := <-failed; n != 1 || err == nil || name == "too long" && !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%s: %d lines, %v", name, n, err)
 		}
 	}
@@ -144,5 +147,44 @@ func TestNoBarWithoutATerminal(t *testing.T) {
 	p.clear()
 	if out.Len() > 0 {
 		t.Errorf("%q", out.String())
+	}
+}
+
+func TestHintWhenNoDeviceTakesAJob(t *testing.T) {
+	for name, c := range map[string]struct {
+		events []site.EventType
+		after  time.Duration
+		want   int
+	}{
+		"not queued yet": {nil, time.Minute, 0},
+		"too early":      {[]site.EventType{site.EventEnqueued}, untaken / 2, 0},
+		"nobody":         {[]site.EventType{site.EventEnqueued}, untaken * 2, 1},
+		"taken":          {[]site.EventType{site.EventEnqueued, site.EventAsked, site.EventEnqueued}, untaken * 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			r := newRun(&Command{File: "x", LogSettings: app.LogSettings{LogFormat: "json", LogLevel: "warn"}}, app.Streams{Err: &log, Out: io.Discard})
+			for _, e := range c.events {
+				r.event(site.Event{Type: e})
+			}
+			r.hint(time.Now().Add(c.after))
+			r.hint(time.Now().Add(c.after))
+			if got := strings.Count(log.String(), "no device takes a job"); got != c.want {
+				t.Errorf("said %d times, want %d: %s", got, c.want, log.String())
+			}
+		})
+	}
+}
+
+func TestJobsOfOthersAreSaidOnce(t *testing.T) {
+	var log bytes.Buffer
+	r := newRun(&Command{File: "x", LogSettings: app.LogSettings{LogFormat: "json", LogLevel: "warn"}}, app.Streams{Err: &log, Out: io.Discard})
+	for range 3 {
+		if err := r.notice(t.Context(), site.Notice{JobID: "other-1", Why: "deadline"}); !errors.Is(err, site.ErrElsewhere) {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Count(log.String(), "another submission"); got != 1 {
+		t.Errorf("said %d times: %s", got, log.String())
 	}
 }
