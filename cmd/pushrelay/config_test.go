@@ -199,7 +199,7 @@ func TestClientsRefuseSettings(t *testing.T) {
 		{"daemon with a bad URL", append(daemon, "--exec=cat", "--relay=nowhere"), "--relay"},
 		{"daemon without a key", append(daemon, "--exec=cat", "--key="+dir+"/none"), "keygen"},
 		{"daemon of an unknown dialect", append(daemon, "--exec=cat", "--dialect=1"), "--dialect"},
-		{"daemon of no scope", append(daemon, "--exec=cat", "--offer-scope=all"), "offerScope"},
+		{"daemon of no scope", append(daemon, "--exec=cat", "--offer-scope=all"), "--offer-scope"},
 		{"site with a passed deadline", append(site, "--deadline=2001-01-01T00:00:00Z"), "--deadline"},
 		{"site with a far deadline", append(site, "--deadline=1000h"), "--deadline"},
 		{"site with no deadline", append(site, "--deadline=soon"), "deadline"},

@@ -42,7 +42,11 @@ func (d *Daemon) perform(ctx context.Context, l *link, w *work, view sites, enve
 		d.handBack(l, w, wire.ReleaseBackendDown)
 		return
 	}
-	d.finish(w, got.sender, seal.Result{Outcome: d.outcome(ctx, w, answer, err), Ran: d.ran(w, answer, took)})
+	outcome := d.outcome(ctx, w, answer, err)
+	if outcome.Code != "" {
+		d.grantLog(w.grant).Str("code", outcome.Code).Msg("the job failed; its site is told why")
+	}
+	d.finish(w, got.sender, seal.Result{Outcome: outcome, Ran: d.ran(w, answer, took)})
 }
 
 func job(w *work, p Prompt) Job {

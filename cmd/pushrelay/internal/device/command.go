@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,7 +41,7 @@ type Command struct {
 	Exec       string        `help:"Command that runs each job: the prompt on its standard input, the result from its standard output." xor:"backend" placeholder:"CMD" group:"Work"`
 	OpenAI     string        `help:"Base URL of an OpenAI-compatible server that runs each job." name:"openai" xor:"backend" placeholder:"URL" group:"Work"`
 	OpenAIKey  string        `help:"File with the server's API key." name:"openai-key-file" type:"path" placeholder:"FILE" group:"Work"`
-	Model      string        `help:"Model that the server is asked for, or the name shown for --exec." placeholder:"M" group:"Work"`
+	Model      string        `help:"Model that the server is asked for, or the name that sites are told for --exec. Default: the first word of --exec." placeholder:"M" group:"Work"`
 	StopWithin time.Duration `help:"How long running jobs may go on after the first SIGTERM or SIGINT; then they are given back." default:"30s" group:"Work"`
 }
 
@@ -51,7 +53,7 @@ func (Command) Help() string {
   pushrelay daemon --relay https://relay.example.org --key device.key --runner runner-1 --state state --openai http://127.0.0.1:11434/v1 --model llama3 --slots 2
   pushrelay daemon --config daemon.json --check-config
 
-The command of --exec is run by a shell, once for each job. What a site cancels, or what is lost, is stopped.
+The command of --exec is run by a shell, once for each job. It has PUSHRELAY_JOB, PUSHRELAY_KIND and PUSHRELAY_SIZE in its environment. Exit code 0 means that its output is the result; 75 a failure that may pass, other codes a failure, and what it wrote last to standard error goes to the site. What a site cancels, or what is lost, is stopped.
 
 SIGTERM and SIGINT stop gracefully: what hasn't begun is given back, what runs may finish within --stop-within. A second signal stops at once. Exit code 3: the relay refused this device; see the message.`
 }
@@ -61,7 +63,10 @@ func (c *Command) Validated() error {
 	if u, err := url.Parse(c.Relay); err != nil || u.Host == "" {
 		return app.Usagef("--relay %q isn't a URL; write for instance https://relay.example.org", c.Relay)
 	}
+	scopes := wire.Dialect(c.Dialect).Audiences()
 	switch {
+	case c.OfferScope != "" && !slices.Contains(scopes, c.OfferScope):
+		return app.Usagef("--offer-scope is %q; with --dialect %s it is one of %s", c.OfferScope, c.Dialect, strings.Join(scopes, ", "))
 	case c.Exec == "" && c.OpenAI == "":
 		return app.Usagef("nothing would run the jobs: set --exec CMD or --openai URL")
 	case c.OpenAI != "" && c.Model == "":
