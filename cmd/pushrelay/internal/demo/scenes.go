@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"pushrelay/cmd/pushrelay/internal/setup"
@@ -245,7 +246,8 @@ func finished(st *story, disposition string) error {
 	case !st.results[0].Verified:
 		return fmt.Errorf("%s has a result that doesn't verify: %w", st.job, st.results[0].Err)
 	case st.results[0].Disposition != disposition:
-		return fmt.Errorf("%s ended as %s", st.job, st.results[0].Disposition)
+		o := st.results[0].Outcome
+		return fmt.Errorf("%s", strings.TrimRight(fmt.Sprintf("%s ended as %s: %s %s", st.job, st.results[0].Disposition, o.Code, o.Message), ": "))
 	}
 	return nil
 }

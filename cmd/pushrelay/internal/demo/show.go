@@ -13,8 +13,9 @@ import (
 
 // show plays all scenes and prints what happened.
 func (w *world) show(ctx context.Context) error {
-	w.printf("A relay at %s, %d sites, %d devices of %d owners. Leases last %v here.\n"+
-		"Times are milliseconds since the site published the job, each by who heard of it: an answer may come after the push that it set off.\n",
+	w.printf("A relay at %s, %d sites, %d devices of %d owners. A device that is silent for %v loses its jobs here.\n"+
+		"Times are milliseconds since the site published the job, each as its party heard of it: a reply may come after a push\n"+
+		"that it set off. \"sealed\" is when the site encrypted the payload to the device that took the job.\n",
 		w.relay.URL(), 2, 3, 2, lease)
 	c := theCast()
 	for _, err := range []error{
@@ -134,6 +135,8 @@ func (w *world) summary(outcomes []outcome) error {
 	if missing > 0 {
 		return app.Exitf(app.ExitFailed, "%d of %d scenes didn't go as planned", missing, len(w.scenes()))
 	}
+	w.printf("\nAll went as planned: each job ended exactly once, and the relay saw ids and ciphertext only.\n" +
+		"To run the parts yourself: `pushrelay init DIR` makes keys and prints the commands.\n")
 	return nil
 }
 

@@ -29,9 +29,9 @@ func (Keygen) Help() string {
 
   pushrelay keygen --out site.key
   pushrelay keygen --out device.key --json
-  pushrelay keygen > device.key
+  (umask 077; pushrelay keygen > device.key)
 
-The file can be read by its owner only and is never overwritten. The public identity is what the control plane needs: it belongs in the projection, under "site" or "device". With --out it is printed to standard output; without, the private key is, and the public identity goes to standard error.`
+The file of --out can be read by its owner only and is never overwritten; a shell's > makes files that others can read, which are refused as keys, unless the umask forbids it. The public identity is what the control plane needs: it belongs in the projection, under "site" or "device". With --out it is printed to standard output; without, the private key is, and the public identity goes to standard error.`
 }
 
 // Run makes a key.
