@@ -51,7 +51,8 @@ func (h *Hub) apply(ctx context.Context) (done bool) {
 	if old.Generation == cur.Generation {
 		return true
 	}
-	for _, d := range h.reg.allDaemons() {
+	here := h.reg.allDaemons() // before some of them end
+	for _, d := range here {
 		h.judge(cur, d)
 	}
 	for _, s := range h.reg.allSites() {
@@ -60,8 +61,15 @@ func (h *Hub) apply(ctx context.Context) (done bool) {
 		}
 	}
 	done = true
+	// A projection that came and went in between may have let through what those before and after it don't.
+	unseen := cur.Generation != old.Generation+1
+	if unseen {
+		for _, d := range here {
+			done = h.recheck(ctx, cur, d.runner) && done
+		}
+	}
 	old.EachDevice(func(dev *projection.Device) {
-		if ctx.Err() != nil || !changedFor(old, cur, dev) {
+		if ctx.Err() != nil || !unseen && !changedFor(old, cur, dev) {
 			return
 		}
 		done = h.recheck(ctx, cur, dev.Runner) && done

@@ -216,3 +216,33 @@ func TestVersion2IsOfferedItsOwnersJobsOnly(t *testing.T) {
 		require.Empty(t, zero.claimed(), "another dialect")
 	})
 }
+
+// TestConsentThatWasHardlyThere gives and takes a consent while an earlier projection is still being applied: what was
+// granted under it is withdrawn, though nothing shows between the projections before and after.
+func TestConsentThatWasHardlyThere(t *testing.T) {
+	inWorld(t, Settings{ResyncEvery: time.Minute}, func(w *world) {
+		site, d := w.site("shop"), w.daemon("d1", nil)
+		bobs := func() *projection.Example { return w.without().Device("bob", "d3", newParty(t, "d3").identity) }
+		w.replace(bobs())
+		begun, proceed := make(chan struct{}), make(chan struct{})
+		w.store.onHeld = func(runner string) {
+			if runner == "d3" {
+				close(begun)
+				<-proceed
+			}
+		}
+		w.replace(w.without()) // the device of bob is gone, and applying that takes long
+		<-begun
+		w.store.onHeld = nil
+		w.replace(w.basic())
+		site.enqueue("j")
+		synctest.Wait()
+		g := d.claimed()
+		require.Len(t, g, 1)
+		d.accept(g...)
+		w.replace(w.without())
+		close(proceed)
+		w.advance(time.Second)
+		require.Equal(t, g, d.lost(wire.LostWithdrawn))
+	})
+}

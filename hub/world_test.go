@@ -57,8 +57,16 @@ type switchStore struct {
 	swallow atomic.Bool
 	fail    atomic.Bool
 	claims  atomic.Int64
-	// onClaim runs between a claim and its answer.
+	// onClaim runs between a claim and its answer, onHeld before a runner's grants are read.
 	onClaim func()
+	onHeld  func(runner string)
+}
+
+func (s *switchStore) Held(ctx context.Context, runner string) ([]store.Job, error) {
+	if s.onHeld != nil {
+		s.onHeld(runner)
+	}
+	return s.RoutingStore.Held(ctx, runner)
 }
 
 func (s *switchStore) Watch(in store.Interest) store.Watcher {
