@@ -2,6 +2,7 @@ package site
 
 import (
 	"context"
+	"slices"
 
 	"pushrelay/wire"
 )
@@ -32,6 +33,22 @@ func (s *Site) collector(l *link) {
 	}
 }
 
+// told forgets what the relay knows. A newer session may have told the same meanwhile, so the place in the list says
+// nothing. mu is held.
+func (s *Site) told(batch []wire.Grant) {
+	known := make(map[wire.Grant]struct{}, len(batch))
+	for _, g := range batch {
+		known[g] = struct{}{}
+	}
+	s.toTell = slices.DeleteFunc(s.toTell, func(g wire.Grant) bool {
+		_, ok := known[g]
+		return ok
+	})
+	if len(s.toTell) == 0 {
+		s.toTell = nil
+	}
+}
+
 func (s *Site) collectSome(l *link) bool {
 	s.mu.Lock()
 	n := min(len(s.toTell), wire.MaxList)
@@ -49,10 +66,7 @@ func (s *Site) collectSome(l *link) bool {
 	s.mu.Lock()
 	s.telling = 0
 	if !ended(err) { // else the next session tells it
-		s.toTell = s.toTell[n:]
-	}
-	if len(s.toTell) == 0 {
-		s.toTell = nil
+		s.told(batch)
 	}
 	s.touch()
 	s.mu.Unlock()

@@ -379,6 +379,35 @@ func TestCollectedOutlivesACut(t *testing.T) {
 	})
 }
 
+// TestCollectedOnTwoSessions has an old session's answer come after a newer session told the same: what waits since then
+// must not be forgotten for it.
+func TestCollectedOnTwoSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		notice := func(id string) {
+			w.push(noticesFrame(t, wire.TypeNotices, wire.Notice{JobID: id, LeaseID: grant(id).LeaseID, Why: "deadline"}))
+			synctest.Wait()
+		}
+		answer := make(chan struct{})
+		w.conn.on(wire.TypeCollected, func(_ context.Context, frame []byte) ([]byte, error) {
+			<-answer
+			h, err := wire.DecodeHead(frame)
+			return wire.AppendReplyOK(nil, h.ID), err
+		})
+		notice("a")
+		w.connect(newFakeConn("s2"), "epoch")
+		synctest.Wait()
+		require.Equal(t, [][]wire.Grant{{grant("a")}}, w.collected())
+		w.conn.hang(wire.TypeCollected)
+		notice("b")
+		close(answer)
+		synctest.Wait()
+		w.connect(newFakeConn("s3"), "epoch")
+		synctest.Wait()
+		require.Equal(t, [][]wire.Grant{{grant("b")}}, w.collected())
+	})
+}
+
 func TestCallbackPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(c *Config) { c.OnResult = func(context.Context, Result) error { panic("boo") } })
