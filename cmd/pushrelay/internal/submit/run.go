@@ -212,7 +212,11 @@ func (r *run) interrupted(signals <-chan os.Signal) error {
 			err = ctx.Err()
 		}
 	}
-	return app.Exitf(app.ExitInterrupted, "interrupted: %d of %d open jobs were cancelled and ended", len(ids)-r.left(), len(ids))
+	rest := ""
+	if r.left() > 0 {
+		rest = "; the relay may still have the others, until their deadlines"
+	}
+	return app.Exitf(app.ExitInterrupted, "interrupted: %d of %d open jobs were cancelled and ended%s", len(ids)-r.left(), len(ids), rest)
 }
 
 func (r *run) change(f func()) {
