@@ -31,8 +31,8 @@ func (l *benchLink) Push(f []byte) {
 	case <-l.end:
 	}
 }
-func (l *benchLink) End(session.Reason, string) {}
-func (l *benchLink) Received() int64            { return 0 }
+func (l *benchLink) End(session.Reason, string)                    {}
+func (l *benchLink) Received() int64                               { return 0 }
 func (l *benchLink) PushBulkThen(load session.Loader, over func()) { l.PushBulk(thenOver(load, over)) }
 
 func (l *benchLink) PushBulk(load session.Loader) {

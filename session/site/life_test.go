@@ -389,7 +389,10 @@ func TestCollectedOnTwoSessions(t *testing.T) {
 			synctest.Wait()
 		}
 		answer := make(chan struct{})
-		w.conn.on(wire.TypeCollected, func(_ context.Context, frame []byte) ([]byte, error) {
+		w.conn.on(wire.TypeCollected, func(ctx context.Context, frame []byte) ([]byte, error) {
+			if ctx.Err() != nil {
+				return nil, session.ErrEnded // only the first is answered
+			}
 			<-answer
 			h, err := wire.DecodeHead(frame)
 			return wire.AppendReplyOK(nil, h.ID), err
