@@ -52,7 +52,6 @@ type opener struct {
 	mu       sync.Mutex
 	sessions []*Session
 	closed   []End
-	changed  chan struct{}
 }
 
 func (o *opener) Open(ctx context.Context, s *Session) (Peer, wire.Welcome, error) {
