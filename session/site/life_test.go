@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"pushrelay/session"
 	"pushrelay/wire"
 	"pushrelay/wire/seal"
 )
