@@ -76,6 +76,7 @@ func newLink(e *engine, sock *socket, ws *websocket.Conn, owner linkOwner) *link
 	l := &link{engine: e, sock: sock, ws: ws, owner: owner}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.wake.L = &l.mu
+	sock.pool = &e.larges
 	l.limit.Store(wire.MaxTextBytes)
 	ws.SetReadLimit(-1) // read applies its own, which can be answered before the close
 	if !e.client {

@@ -3,6 +3,7 @@ package session
 import (
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -17,7 +18,12 @@ type socket struct {
 	tcp   *tcpTuner // nil when raw isn't TCP or this system can't tell
 	start time.Time
 
-	early []byte // reader's: bytes that the HTTP server had read ahead
+	// Reader's.
+	early    []byte     // bytes that the HTTP server had read ahead
+	pool     *sync.Pool // of *[]byte, to read ahead with; nil: never
+	ahead    []byte     // read and not asked for yet, in borrowed
+	borrowed *[]byte
+	more     bool // the last read filled its buffer
 
 	in, out  atomic.Int64
 	heard    atomic.Int64 // when a byte last arrived, since start
@@ -26,6 +32,9 @@ type socket struct {
 	writing  atomic.Bool
 	readFail atomic.Bool // reading ended because the connection did, not because of what it carried
 }
+
+// readAheadMost is how long a read may be to be worth more than what it asks for.
+const readAheadMost = 16 << 10
 
 // writeChunk is what is written at once where the system can't tell how far a write has come.
 const writeChunk = 16 << 10
@@ -61,7 +70,31 @@ func (s *socket) Read(p []byte) (int, error) {
 		s.heard.Store(s.now())
 		return n, nil
 	}
+	if len(s.ahead) > 0 {
+		n := copy(p, s.ahead)
+		s.took(n)
+		return n, nil
+	}
+	if s.more && s.pool != nil && len(p) < readAheadMost {
+		s.borrowed = s.pool.Get().(*[]byte)
+		n, err := s.receive(*s.borrowed)
+		if n > 0 {
+			err = nil // it comes again, behind what was read
+		}
+		s.ahead = (*s.borrowed)[:n]
+		n = copy(p, s.ahead)
+		s.took(n)
+		return n, err
+	}
+	return s.receive(p)
+}
+
+// receive reads what has arrived. When that fills p there is likely to be more, and the next read may be a long one: what
+// belongs to later frames is kept in a borrowed buffer until it was read. So a busy session takes few system calls, and
+// an idle one holds nothing.
+func (s *socket) receive(p []byte) (int, error) {
 	n, err := s.rwc.Read(p)
+	s.more = n == len(p)
 	if n > 0 {
 		s.in.Add(int64(n))
 		s.heard.Store(s.now())
@@ -70,6 +103,15 @@ func (s *socket) Read(p []byte) (int, error) {
 		s.readFail.Store(true)
 	}
 	return n, err
+}
+
+// took drops n bytes that were read ahead, and gives the buffer back behind the last.
+func (s *socket) took(n int) {
+	if s.ahead = s.ahead[n:]; len(s.ahead) == 0 {
+		s.ahead = nil
+		s.pool.Put(s.borrowed)
+		s.borrowed = nil
+	}
 }
 
 // Write drops what the library would send on its own account; see framing.go.
