@@ -191,6 +191,7 @@ func capabilities() []wire.Capability {
 
 // inbox collects what a site hears.
 type inbox struct {
+	owner   string
 	results chan site.Result
 	notices chan site.Notice
 }
@@ -202,7 +203,7 @@ func (w *world) site(name string) (*site.Site, *inbox, *running) {
 
 func (w *world) siteOver(name string, dial *dialer) (*site.Site, *inbox, *running) {
 	w.t.Helper()
-	in := &inbox{results: make(chan site.Result, 1000), notices: make(chan site.Notice, 1000)}
+	in := &inbox{owner: name, results: make(chan site.Result, 1000), notices: make(chan site.Notice, 1000)}
 	s, err := site.New(site.Config{
 		URL: w.relay.url, SiteID: name, Keys: w.keys[name], Log: zerolog.Nop(), Transport: dial.transport(), Lookup: w.lookup,
 		OnResult: func(_ context.Context, r site.Result) error {
@@ -321,6 +322,13 @@ func (l *timeline) count(who, what, job string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen[[3]string{who, what, job}]
+}
+
+// changes answers a channel that is closed when something happens.
+func (l *timeline) changes() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.news
 }
 
 // wait waits until something happened n times.
