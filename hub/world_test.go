@@ -209,7 +209,7 @@ func inWorld(t *testing.T, set Settings, f func(w *world)) {
 
 // advance lets time pass, and everybody act.
 func (w *world) advance(d time.Duration) {
-	time.Sleep(d) // the bubble's clock
+	<-time.After(d) // the bubble's clock
 	synctest.Wait()
 }
 

@@ -370,7 +370,7 @@ func TestSlowReceiverOfAStream(t *testing.T) {
 					t.Fatal(err)
 				}
 				at += m
-				time.Sleep(100 * time.Millisecond)
+				<-time.After(100 * time.Millisecond)
 			}
 			full := append(head[2:], payload...)
 			aborted = head[0]&0xF == opBinary && head[1] < 126 && full[4] == wire.PartAbort

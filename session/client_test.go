@@ -271,7 +271,7 @@ func TestAtMost64AreUnanswered(t *testing.T) {
 		b := newBubble(t)
 		defer b.close()
 		b.op.handle = func(_ context.Context, _ *Session, q *Request) {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			q.Reply(wire.AppendReplyOK(nil, q.ID()))
 		}
 		c := b.client(t, "r")
@@ -330,7 +330,7 @@ func TestGoawayOfADrainingRelay(t *testing.T) {
 		old := <-c.h.welcome
 		b.Refuse() // who dials again finds 503, and keeps what it has
 		b.Sessions()[0].goaway("restart", time.Second)
-		time.Sleep(20 * time.Second)
+		<-time.After(20 * time.Second)
 		if _, err := heartbeat(context.Background(), old); err != nil {
 			t.Fatal(err)
 		}
@@ -359,7 +359,7 @@ func TestSupersededByItself(t *testing.T) {
 		if e := <-c.h.ended; e.Reason != ReasonSuperseded && e.Reason != ReasonClosed {
 			t.Fatal(e)
 		}
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		if n := len(b.Sessions()); n != 1 || b.seen.opened != 2 {
 			t.Fatal(n, b.seen.opened)
 		}
@@ -404,7 +404,7 @@ func TestSleepIsNoticed(t *testing.T) {
 			}
 		})
 		<-c.h.welcome
-		time.Sleep(5 * time.Minute)
+		<-time.After(5 * time.Minute)
 		select {
 		case e := <-c.h.ended:
 			t.Fatal(e)
@@ -460,7 +460,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 		defer srv.Close()
 		b := &bubble{relay: &relay{url: "ws://relay"}, pipes: p, trans: &http.Transport{DialContext: p.dial, DisableKeepAlives: true}}
 		c := b.client(t, "r")
-		time.Sleep(5 * time.Minute)
+		<-time.After(5 * time.Minute)
 		c.stop()
 		<-c.done
 		for i := 1; i < len(times); i++ {
@@ -495,10 +495,10 @@ func TestBusyHandlerDoesNotStopPings(t *testing.T) {
 		defer b.close()
 		c := b.client(t, "r")
 		var first sync.Once
-		c.h.push = func(*Conn, wire.Head, []byte) { first.Do(func() { time.Sleep(5 * time.Minute) }) }
+		c.h.push = func(*Conn, wire.Head, []byte) { first.Do(func() { <-time.After(5 * time.Minute) }) }
 		conn := <-c.h.welcome
 		b.Sessions()[0].Push([]byte(`{"type":"cancel","grants":[]}`))
-		time.Sleep(3 * time.Minute)
+		<-time.After(3 * time.Minute)
 		if _, err := heartbeat(context.Background(), conn); err != nil {
 			t.Fatal(err)
 		}

@@ -103,7 +103,7 @@ func TestAnyByteIsLife(t *testing.T) {
 		defer b.close()
 		c := b.join(t, wire.DaemonPath)
 		go func() { _, _, _ = c.ws.Read(context.Background()) }() // answers pings
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		if n := len(b.Sessions()); n != 1 {
 			t.Fatal(b.seen.ended)
 		}
@@ -119,7 +119,7 @@ func TestPingsAreAnsweredWhileTheStoreIsSlow(t *testing.T) {
 		var handled atomic.Int32
 		b.op.handle = func(_ context.Context, _ *Session, q *Request) {
 			if q.Type() != wire.TypeHeartbeat {
-				time.Sleep(10 * time.Second)
+				<-time.After(10 * time.Second)
 			}
 			handled.Add(1)
 			q.Reply(wire.AppendReplyOK(nil, q.ID()))
@@ -282,7 +282,7 @@ func TestSlowButMovingPasses(t *testing.T) {
 				t.Fatal(got, err)
 			}
 			got += n
-			time.Sleep(250 * time.Millisecond)
+			<-time.After(250 * time.Millisecond)
 		}
 		synctest.Wait()
 		if len(b.Sessions()) != 1 {
@@ -426,7 +426,7 @@ func TestDrain(t *testing.T) {
 		}
 		begin = time.Now()
 		b.Refuse()
-		go func() { time.Sleep(10*time.Second + 300*time.Millisecond); close(hold) }()
+		go func() { <-time.After(10*time.Second + 300*time.Millisecond); close(hold) }()
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		if err := b.Drain(ctx, 10*time.Second, "restart"); err != nil {

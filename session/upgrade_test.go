@@ -198,7 +198,7 @@ func TestProductionChain(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Log(time.Since(begin))
-		time.Sleep(100 * time.Millisecond) // past the server's timeouts: they end with the upgrade
+		<-time.After(100 * time.Millisecond) // past the server's timeouts: they end with the upgrade
 	}
 }
 

@@ -115,9 +115,9 @@ func TestSubmitOutlivesTrouble(t *testing.T) {
 		})
 		done := make(chan []Submitted, 1)
 		go func() { done <- w.s.Submit(t.Context(), job("a")) }()
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		w.conn.hang(wire.TypeEnqueue)
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		w.cut()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -254,7 +254,7 @@ func TestLargePayloadsAreAnnounced(t *testing.T) {
 				tweak(&j)
 				w.submit(j)
 				w.ask("a")
-				time.Sleep(10 * time.Second)
+				<-time.After(10 * time.Second)
 				synctest.Wait()
 				var order []wire.FrameType
 				for _, f := range w.conn.frames {
@@ -474,7 +474,7 @@ func TestCancelBeforePublished(t *testing.T) {
 		})
 		next.on(wire.TypeEnqueue, func(_ context.Context, frame []byte) ([]byte, error) {
 			h, _ := wire.DecodeHead(frame)
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			next.on(wire.TypeCancel, nil) // from here on the relay knows the job
 			return quiet(h, frame)
 		})
