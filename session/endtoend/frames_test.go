@@ -22,7 +22,7 @@ const (
 	opPong   = 10
 )
 
-// wsFrame is one WebSocket frame as it stood on the wire; payload is unmasked.
+// wsFrame is one WebSocket frame as it stood on the wire; payload is unmasked, and empty for bulk.
 type wsFrame struct {
 	op      byte
 	payload []byte
@@ -85,7 +85,11 @@ func parseFrame(b []byte) (f wsFrame, n int) {
 	if len(b) < at+size {
 		return f, 0
 	}
-	f = wsFrame{op: b[0] & 0xf, payload: bytes.Clone(b[at : at+size]), raw: bytes.Clone(b[:at+size])}
+	f = wsFrame{op: b[0] & 0xf, raw: bytes.Clone(b[:at+size])}
+	if f.op == opBinary {
+		return f, at + size // nobody looks into bulk
+	}
+	f.payload = bytes.Clone(b[at : at+size])
 	if masked {
 		for i := range f.payload {
 			f.payload[i] ^= key[i%4]

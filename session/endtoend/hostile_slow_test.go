@@ -58,7 +58,7 @@ func TestSlowConsumers(t *testing.T) {
 	one := clientFrame(0x80|opText, []byte(`{"type":"nonsense","id":"`+strings.Repeat("q", wire.MaxRequestID)+`"}`))
 	for range slow { // answers of megabytes, which nobody takes
 		r := s.deaf(wire.RoleSite, "blog")
-		r.bytes(bytes.Repeat(one, 20_000))
+		r.bytes(bytes.Repeat(one, 6_000))
 	}
 	with := s.latencies(shop, in, "with", 60)
 	t.Logf("the slowest of a hundred: %v alone, %v beside %d that read nothing", before, with, slow)

@@ -16,133 +16,8 @@ import (
 	"pushrelay/hub"
 	"pushrelay/hub/projection"
 	"pushrelay/session/daemon"
-	"pushrelay/session/site"
 	"pushrelay/wire"
-	"pushrelay/wire/seal"
 )
-
-// runs counts, by grant, how often a runner was called.
-type runs struct {
-	mu  sync.Mutex
-	all map[wire.Grant]int
-}
-
-func (r *runs) counting(f runner) runner {
-	return func(ctx context.Context, job daemon.Job) (daemon.Answer, error) {
-		r.mu.Lock()
-		if r.all == nil {
-			r.all = map[wire.Grant]int{}
-		}
-		r.all[job.Grant]++
-		r.mu.Unlock()
-		return f(ctx, job)
-	}
-}
-
-func (r *runs) onceEach(t *testing.T) {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for g, n := range r.all {
-		assert.Equal(t, 1, n, "%v ran more than once", g)
-	}
-}
-
-// ends waits until each job has one end, a result or a notice, and answers what it was; none may have two.
-func (w *world) ends(in *inbox, ids []string) map[string]string {
-	w.t.Helper()
-	got := map[string]string{}
-	limit := time.After(2 * patience)
-	for len(got) < len(ids) {
-		var id, what string
-		select {
-		case r := <-in.results:
-			require.True(w.t, r.Verified, "%v", r.Err)
-			id, what = r.JobID, r.Outcome.Outcome
-		case n := <-in.notices:
-			id, what = n.JobID, n.Why
-		case <-limit:
-			for _, id := range ids {
-				if got[id] == "" {
-					w.t.Errorf("%s has no end", id)
-				}
-			}
-			w.t.Fatalf("what happened:\n%s", w.log)
-		}
-		require.Empty(w.t, got[id], "%s ended twice, then as %s", id, what)
-		got[id] = what
-	}
-	for _, id := range ids {
-		require.NotEmpty(w.t, got[id], id)
-		w.log.wait(w.t, 1, in.owner, "collected", id)
-	}
-	assert.Empty(w.t, in.results)
-	assert.Empty(w.t, in.notices)
-	return got
-}
-
-// TestCompleteMeetsLapse has a device report exactly when its leases end and its jobs go to another one: one of them is
-// taken for each job, and both hear the truth.
-func TestCompleteMeetsLapse(t *testing.T) {
-	t.Parallel()
-	const n = 24
-	w := newWorld(t, hub.Settings{LeaseFor: time.Second, OfferFor: 500 * time.Millisecond})
-	shop, in, _ := w.site("shop")
-	slots := func(b *wire.HelloBody) { b.Slots = wire.MaxSlots }
-	late := w.raw(wire.RoleDaemon, "d1", slots)
-	want := prompts("job", n)
-	w.submit(shop, "ada", want)
-	reports := map[string]string{}
-	ends := time.NewTimer(time.Hour)
-	for len(reports) < n {
-		for _, g := range late.claims() {
-			j, _ := w.jobs.Load(g.JobID)
-			plain, err := seal.Result{Outcome: seal.OK("late"), Ran: seal.Ran{Model: "m", BackendClass: "process"}}.Encode()
-			require.NoError(t, err)
-			e, err := seal.Seal(late.keys, w.keys["shop"].Public(), seal.Context{
-				JobID: g.JobID, Direction: wire.DirectionResult, DeadlineAt: j.(site.Job).Deadline.UnixMilli(),
-			}, plain)
-			require.NoError(t, err)
-			reports[g.JobID] = fmt.Sprintf(`{"type":"result","id":%q,"grant":{"jobId":%q,"leaseId":%q},"disposition":"ok","envelope":%s}`,
-				g.JobID, g.JobID, g.LeaseID, e.Raw)
-			require.NoError(t, late.write(fmt.Sprintf(`{"type":"accept","id":"a-%s",%s}`, g.JobID, grants("grants", g))))
-			ends.Reset(970 * time.Millisecond) // of the last one; earlier ones lapse first
-		}
-	}
-	w.daemon("d2", echo)
-	<-ends.C
-	for _, id := range slices.Sorted(maps.Keys(reports)) {
-		require.NoError(t, late.write(reports[id]))
-	}
-	taken := map[string]bool{}
-	for answers := 0; answers < n; answers++ {
-		late.until("an answer", func(s said, frame []byte) bool {
-			if reports[s.Re] == "" {
-				return false
-			}
-			taken[s.Re] = s.Type == wire.TypeReply && strings.Contains(string(frame), `"accepted":true`)
-			return true
-		})
-	}
-	byLate := 0
-	for range n {
-		r := next(w, in.results)
-		if r.RunnerID == "d1" {
-			byLate++
-		}
-		require.True(t, r.Verified, "%v", r.Err)
-		heard, first := taken[r.JobID]
-		require.True(t, first, "%s ended twice", r.JobID)
-		delete(taken, r.JobID)
-		assert.Equal(t, heard, r.RunnerID == "d1", "%s: the first device was told %v, the site got %s", r.JobID, heard, r.RunnerID)
-	}
-	w.log.until(t, "nothing is held", func() bool {
-		held, err := w.store.Held(t.Context(), "d2")
-		return err == nil && len(held) == 0
-	})
-	assert.Empty(t, in.results)
-	t.Logf("%d of %d were taken from the first device", byLate, n)
-}
 
 // TestCancelMeetsComplete cancels each job at the moment when it begins, and its runner answers at once.
 func TestCancelMeetsComplete(t *testing.T) {
@@ -157,7 +32,7 @@ func TestCancelMeetsComplete(t *testing.T) {
 	})
 	w.daemon("d1", work)
 	w.daemon("d2", work)
-	want := prompts("job", 200)
+	want := prompts("job", 100)
 	cancelled := make(chan error, len(want))
 	go func() {
 		for range want {
@@ -222,7 +97,7 @@ func TestReleaseMeetsPayload(t *testing.T) {
 		}
 	})
 	want := map[string]string{}
-	for i := range 40 {
+	for i := range 24 {
 		want[fmt.Sprint("job-", i)] = strings.Repeat("x", 100+i%2*200_000)
 	}
 	w.submit(shop, "ada", want)
@@ -241,29 +116,18 @@ func TestPauseStorm(t *testing.T) {
 	w := newWorld(t, hub.Settings{BackendDownWait: 200 * time.Millisecond, ResyncEvery: time.Second})
 	shop, in, _ := w.site("shop")
 	var counted runs
-	stop := make(chan struct{})
 	var storm sync.WaitGroup
 	for _, name := range []string{"d1", "d2"} {
 		d, _ := w.daemon(name, counted.counting(echo))
 		storm.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					d.Resume()
-					return
-				default:
-				}
+			for range 150 {
 				d.Pause()
 				d.Resume()
 			}
 		})
 	}
-	want := prompts("job", 120)
+	want := prompts("job", 80)
 	w.submit(shop, "ada", want)
-	half := time.NewTimer(time.Second)
-	defer half.Stop()
-	<-half.C
-	close(stop)
 	storm.Wait()
 	for id, end := range w.ends(in, slices.Collect(maps.Keys(want))) {
 		assert.Equal(t, "ok", end, id)
@@ -310,7 +174,7 @@ func TestConsentFlaps(t *testing.T) {
 		taken := time.Now()
 		if i%5 != 0 { // otherwise the next one comes at once
 			w.log.until(t, "nothing is held without consent", func() bool { return held() == 0 })
-			assert.Less(t, time.Since(taken), time.Second)
+			assert.Less(t, time.Since(taken), soon)
 		}
 		w.replace(stands)
 	}

@@ -94,7 +94,7 @@ func TestOpenThenClose(t *testing.T) {
 	t.Parallel()
 	h := newHandheld(t)
 	old := h.raw(wire.RoleDaemon, "d1", nil)
-	for range 10 {
+	for range 6 {
 		h.another()
 		kept := old.claims()[0]
 		h.accepts(old, kept)
@@ -115,13 +115,12 @@ func TestOpenThenClose(t *testing.T) {
 	h.lives(old)
 }
 
-// TestKillAndBack kills the client without a word and dials again at once, again and again: each is welcome within a
-// second, what was accepted and is named stands, and what isn't named goes back at once.
+// TestKillAndBack kills the client without a word and dials again at once, again and again: each is welcome at once, what was accepted and is named stands, and what isn't named goes back at once.
 func TestKillAndBack(t *testing.T) {
 	t.Parallel()
 	h := newHandheld(t)
 	r := h.raw(wire.RoleDaemon, "d1", nil)
-	for i := range 20 {
+	for i := range 10 {
 		h.another()
 		g := r.claims()[0]
 		h.accepts(r, g)
@@ -129,7 +128,7 @@ func TestKillAndBack(t *testing.T) {
 		began := time.Now()
 		if i%2 == 0 { // the process lost its memory
 			r = h.raw(wire.RoleDaemon, "d1", nil)
-			assert.Less(t, time.Since(began), time.Second)
+			assert.Less(t, time.Since(began), soon)
 			again := r.claims()[0]
 			assert.Equal(t, g.JobID, again.JobID)
 			assert.NotEqual(t, g.LeaseID, again.LeaseID)
@@ -137,7 +136,7 @@ func TestKillAndBack(t *testing.T) {
 			g = again
 		} else {
 			r = h.raw(wire.RoleDaemon, "d1", naming(g))
-			assert.Less(t, time.Since(began), time.Second)
+			assert.Less(t, time.Since(began), soon)
 			assert.Empty(t, r.welcome.Lost)
 		}
 		h.finishes(r, g)
@@ -164,10 +163,10 @@ func TestHalfOpenOldSession(t *testing.T) {
 
 	began := time.Now()
 	fresh := h.raw(wire.RoleDaemon, "d1", naming(kept))
-	assert.Less(t, time.Since(began), time.Second, "the old one is not waited for")
+	assert.Less(t, time.Since(began), soon, "the old one is not waited for")
 	again := fresh.claims()[0]
 	assert.Equal(t, left.JobID, again.JobID)
-	assert.Less(t, time.Since(began), 2*time.Second, "an offer to the old one isn't waited for")
+	assert.Less(t, time.Since(began), soon, "an offer to the old one isn't waited for")
 	h.accepts(fresh, again)
 	h.lives(fresh)
 	h.another()
@@ -189,7 +188,7 @@ func TestCloseThenOpenRaces(t *testing.T) {
 	t.Parallel()
 	h := newHandheld(t)
 	r := h.raw(wire.RoleDaemon, "d1", nil)
-	for range 30 {
+	for range 12 {
 		id := h.another()
 		require.Equal(t, id, r.claims()[0].JobID)
 		gone := make(chan struct{})

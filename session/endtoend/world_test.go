@@ -3,13 +3,7 @@ package endtoend
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +14,6 @@ import (
 
 	"pushrelay/hub"
 	"pushrelay/hub/projection"
-	"pushrelay/session"
 	"pushrelay/session/daemon"
 	"pushrelay/session/site"
 	"pushrelay/store/memory"
@@ -31,67 +24,16 @@ import (
 // TestMain lets many tests run at once: most of their time they wait for somebody to come back.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "12"); err != nil {
+	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-const patience = 30 * time.Second // of a test for what must happen; nothing waits for it when all is well
-
-// relay is a hub with its store, behind a listener.
-type relay struct {
-	url    string
-	addr   string
-	stop   func()
-	store  *memory.Store
-	hub    *hub.Hub
-	server *session.Server
-}
-
-// relayOption changes how a relay is set up: its sessions, its listener, or both.
-type relayOption func(cfg *session.ServerConfig, listener *net.Listener)
-
-// startRelay listens on addr, or anywhere when it is empty.
-func startRelay(t *testing.T, addr string, holder *projection.Holder, store *memory.Store, set hub.Settings, with ...relayOption) *relay {
-	t.Helper()
-	h, err := hub.New(hub.Config{Store: store, Projection: holder, Settings: set, Log: zerolog.Nop(), RelayVersion: "test"})
-	require.NoError(t, err)
-	if addr == "" {
-		addr = "127.0.0.1:0"
-	}
-	listener, err := net.Listen("tcp", addr)
-	require.NoError(t, err)
-	url := "http://" + listener.Addr().String()
-	cfg := session.ServerConfig{Opener: h, Directory: h, PublicURLs: []string{url}, Version: "test", Log: zerolog.Nop()}
-	for _, change := range with {
-		change(&cfg, &listener)
-	}
-	srv, err := session.NewServer(cfg)
-	require.NoError(t, err)
-	mux := http.NewServeMux()
-	mux.Handle(wire.DaemonPath, srv.Handler(wire.RoleDaemon))
-	mux.Handle(wire.SitePath, srv.Handler(wire.RoleSite))
-	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: mux, ReadHeaderTimeout: patience}}
-	server.Start()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- h.Run(ctx) }()
-	r := &relay{url: url, addr: strings.TrimPrefix(url, "http://"), store: store, hub: h, server: srv}
-	var once sync.Once
-	r.stop = func() {
-		once.Do(func() {
-			server.Close()
-			closing, done := context.WithTimeout(context.Background(), patience)
-			defer done()
-			require.NoError(t, srv.Close(closing))
-			cancel()
-			require.NoError(t, <-ended)
-		})
-	}
-	t.Cleanup(r.stop)
-	return r
-}
+const (
+	patience = 30 * time.Second // of a test for what must happen; nothing waits for it when all is well
+	soon     = 3 * time.Second  // "at once", on a machine that is busy with other things as well
+)
 
 // world is a relay, two sites (shop, blog) and three devices (d1, d2 of ada, d3 of bob), who consent to both sites.
 type world struct {
@@ -286,135 +228,4 @@ func next[T any](w *world, from <-chan T) T {
 		t.Fatalf("nothing came; what happened:\n%s", w.log)
 		panic("unreachable")
 	}
-}
-
-// timeline records events, and lets a test wait for one.
-type timeline struct {
-	start time.Time
-
-	mu   sync.Mutex
-	all  []string
-	seen map[[3]string]int
-	news chan struct{}
-}
-
-// String lists all events with the time since the first one.
-func (l *timeline) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.all, "\n")
-}
-
-func newTimeline() *timeline {
-	return &timeline{start: time.Now(), seen: map[[3]string]int{}, news: make(chan struct{})}
-}
-
-func (l *timeline) add(who, what, job, detail string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.seen[[3]string{who, what, job}]++
-	l.all = append(l.all, fmt.Sprintf("%8d ms  %s %s %s %s", time.Since(l.start).Milliseconds(), who, what, job, detail))
-	close(l.news)
-	l.news = make(chan struct{})
-}
-
-func (l *timeline) count(who, what, job string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.seen[[3]string{who, what, job}]
-}
-
-// changes answers a channel that is closed when something happens.
-func (l *timeline) changes() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.news
-}
-
-// wait waits until something happened n times.
-func (l *timeline) wait(t *testing.T, n int, who, what, job string) {
-	t.Helper()
-	limit := time.After(patience)
-	for {
-		l.mu.Lock()
-		have, news := l.seen[[3]string{who, what, job}], l.news
-		l.mu.Unlock()
-		if have >= n {
-			return
-		}
-		select {
-		case <-news:
-		case <-limit:
-			t.Fatalf("%s: %s %s didn't happen, but:\n%s", who, what, job, l)
-		}
-	}
-}
-
-// until asks again and again until it holds.
-func (l *timeline) until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	limit := time.After(patience)
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for !holds() {
-		select {
-		case <-again.C:
-		case <-limit:
-			t.Fatalf("never: %s; what happened:\n%s", what, l)
-		}
-	}
-}
-
-// dialer is a network that a test can cut for one client.
-type dialer struct {
-	// Set before it is used.
-	via  string                    // dialled in place of the relay, when set: a proxy before it
-	wrap func(c net.Conn) net.Conn // put around each connection, when set
-
-	mu    sync.Mutex
-	dead  bool
-	conns []net.Conn
-}
-
-func newDialer() *dialer { return &dialer{} }
-
-func (d *dialer) transport() http.RoundTripper {
-	return &http.Transport{DisableKeepAlives: true, DialContext: d.dial}
-}
-
-func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if d.via != "" {
-		addr = d.via
-	}
-	c, err := new(net.Dialer).DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	if d.wrap != nil {
-		c = d.wrap(c)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.dead {
-		return nil, errors.Join(errors.New("the network is down"), c.Close())
-	}
-	d.conns = append(d.conns, c)
-	return c, nil
-}
-
-// cut breaks every connection; with dead set no new one comes about before heal.
-func (d *dialer) cut(dead bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.dead = dead
-	for _, c := range d.conns {
-		_ = c.Close() // it may be closed already
-	}
-	d.conns = nil
-}
-
-func (d *dialer) heal() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.dead = false
 }
