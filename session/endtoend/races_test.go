@@ -32,7 +32,7 @@ func TestCancelMeetsComplete(t *testing.T) {
 	})
 	w.daemon("d1", work)
 	w.daemon("d2", work)
-	want := prompts("job", 100)
+	want := prompts("job", 60)
 	cancelled := make(chan error, len(want))
 	go func() {
 		for range want {
@@ -97,7 +97,7 @@ func TestReleaseMeetsPayload(t *testing.T) {
 		}
 	})
 	want := map[string]string{}
-	for i := range 24 {
+	for i := range 12 {
 		want[fmt.Sprint("job-", i)] = strings.Repeat("x", 100+i%2*200_000)
 	}
 	w.submit(shop, "ada", want)

@@ -18,7 +18,7 @@ import (
 // also in the middle of large envelopes. Each job ends exactly once, at its own site; nothing runs twice under one grant.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	jobs, cutsEach, over := 200, 4, 8*time.Second
+	jobs, cutsEach, over := 120, 3, 6*time.Second
 	if testing.Short() {
 		jobs, cutsEach, over = 60, 2, 2*time.Second
 	}
