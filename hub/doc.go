@@ -16,7 +16,8 @@
 //   - Among more than 64 daemons that could take a route, a random part is compared, and all only when none of it has room.
 //   - Sites are absent when no replica holds a session of theirs. A site none of whose sessions answered a seal request
 //     for 2 s counts as absent until one answers, or for MuteFor, then it is tried again.
-//   - A result whose device the projection doesn't know any more can't be verified by its site: it is left out and counted.
+//   - A result outlives its device: the keys of one that left the projection are remembered for two days, so that its site
+//     can verify what it did before. One whose device this replica never knew is left out and counted.
 //
 // # Locks
 //

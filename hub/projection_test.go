@@ -246,3 +246,21 @@ func TestConsentThatWasHardlyThere(t *testing.T) {
 		require.Equal(t, g, d.lost(wire.LostWithdrawn))
 	})
 }
+
+func TestResultOutlivesItsDevice(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		site, d := w.site("shop"), w.daemon("d1", nil)
+		site.enqueue("j")
+		grants := d.claimed()
+		d.accept(grants...)
+		require.Nil(t, site.seal(grantOf(site.sealRequests()[0]), "d1").err)
+		site.close()
+		require.Nil(t, d.complete(grants[0]).err)
+		w.replace(new(projection.Example).Site("shop", w.party("shop").identity).
+			Device("ada", "d2", w.party("d2").identity).Consent("ada", "shop"))
+		require.Equal(t, session.ReasonUnknown, d.reason())
+		got := w.site("shop").results()
+		require.Len(t, got, 1, "what was finished before is delivered")
+		require.Equal(t, w.party("d1").identity, got[0].Device, "with the keys to verify it by")
+	})
+}

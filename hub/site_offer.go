@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"pushrelay/hub/projection"
 	"pushrelay/session"
 	"pushrelay/store"
 	"pushrelay/wire"
@@ -218,34 +217,33 @@ func (ss *siteSession) pushNotices(t wire.FrameType, notices []wire.Notice) {
 
 // pushResults puts small results together into one text message; larger ones go alone.
 func (ss *siteSession) pushResults(got []store.Offered) {
-	cur := ss.site.hub.proj.Current()
 	var batch []store.Offered
 	size := 64
 	for _, o := range got {
-		if _, ok := cur.DeviceByKeyID(o.Device); !ok {
+		if _, ok := ss.site.hub.proj.Device(o.Device); !ok {
 			ss.site.hub.unreadable("result", o.Grant)
 			continue
 		}
 		n := int(o.Bytes) + sealJobBytes + 2*(len(o.Grant.JobID)+len(o.Runner)+len(o.RunnerOwner))
 		if size+n > wire.MaxTextBytes && len(batch) > 0 {
-			ss.pushBatch(cur.Projection, batch)
+			ss.pushBatch(batch)
 			batch, size = nil, 64
 		}
 		batch, size = append(batch, o), size+n
 	}
 	if len(batch) > 0 {
-		ss.pushBatch(cur.Projection, batch)
+		ss.pushBatch(batch)
 	}
 }
 
 // pushBatch notes that the batch is on its way for as long as it is.
-func (ss *siteSession) pushBatch(cur *projection.Projection, batch []store.Offered) {
+func (ss *siteSession) pushBatch(batch []store.Offered) {
 	ss.site.mu.Lock()
 	for i := range batch {
 		ss.moving[batch[i].Grant.LeaseID] = moving{since: time.Now()}
 	}
 	ss.site.mu.Unlock()
-	ss.link.PushBulkThen(ss.results(cur, batch), func() { ss.sent(batch) })
+	ss.link.PushBulkThen(ss.results(batch), func() { ss.sent(batch) })
 }
 
 // sent notes that a batch has left. Its site has as long to answer as it took, so that what filled a slow link doesn't
@@ -283,7 +281,7 @@ func (ss *siteSession) moves(leaseID string, now time.Time) bool {
 }
 
 // results loads a batch when its turn to be sent has come; what was collected meanwhile isn't wanted any more.
-func (ss *siteSession) results(cur *projection.Projection, batch []store.Offered) session.Loader {
+func (ss *siteSession) results(batch []store.Offered) session.Loader {
 	h := ss.site.hub
 	return func(ctx context.Context) ([][]byte, error) {
 		pieces := make([][]byte, 0, 2*len(batch)+1)
@@ -292,7 +290,7 @@ func (ss *siteSession) results(cur *projection.Projection, batch []store.Offered
 		from, n := 0, 0
 		for i := range batch {
 			o := &batch[i]
-			dev, ok := cur.DeviceByKeyID(o.Device)
+			dev, ok := h.proj.Device(o.Device)
 			if !ok {
 				continue
 			}
