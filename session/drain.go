@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"pushrelay/wire"
@@ -24,13 +25,18 @@ func (srv *Server) Drain(ctx context.Context, spread time.Duration, reason strin
 		early := turn/2 + time.Duration(srv.engine.random()*float64(turn)/3)
 		s.goaway(reason, early)
 	}
+	left, stop := srv.untilEmpty(ctx) // when all have left by themselves there is nothing to wait for
+	defer stop()
 	begun := time.Now()
 	for i, s := range all {
 		turn := spread * time.Duration(i+1) / n
-		if err := sleep(ctx, turn-time.Since(begun)); err != nil {
-			return err
+		if sleep(left, turn-time.Since(begun)) != nil {
+			break
 		}
 		s.endWhenAnswered()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	for _, s := range srv.snapshot(nil) { // those that weren't admitted yet
 		s.endWhenAnswered()
@@ -74,6 +80,20 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	case <-t.C:
 		return nil
+	}
+}
+
+// untilEmpty answers a context that ends with ctx, or when no session is left; stop frees it.
+func (srv *Server) untilEmpty(ctx context.Context) (left context.Context, stop func()) {
+	left, cancel := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		_ = srv.wait(left)
+		cancel()
+	})
+	return left, func() {
+		cancel()
+		waiting.Wait()
 	}
 }
 

@@ -449,3 +449,31 @@ func TestDrain(t *testing.T) {
 		}
 	})
 }
+
+// TestDrainOfThoseWhoLeft: nobody is waited for who has gone already.
+func TestDrainOfThoseWhoLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		defer b.close()
+		c := b.join(t, wire.DaemonPath)
+		b.Refuse()
+		begin := time.Now()
+		go func() {
+			for {
+				m, err := c.tryRead()
+				if err != nil {
+					return
+				}
+				if m["type"] == "goaway" {
+					_ = c.ws.Close(websocket.StatusNormalClosure, "")
+				}
+			}
+		}()
+		if err := b.Drain(t.Context(), 10*time.Second, "restart"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took > time.Second {
+			t.Fatal(took)
+		}
+	})
+}
