@@ -19,13 +19,17 @@ func (m *Machine) Claim(c *store.Claim) ([]store.Claimed, error) {
 	if room <= 0 {
 		return nil, nil
 	}
+	who := m.runners[c.Runner]
 	sites := m.candidates(c)
 	var out []store.Claimed
 	skipped := 0
 	for len(sites) > 0 && len(out) < room && skipped <= store.MaxSkipped {
 		s := sites[0]
 		r := s.turns[0]
-		j := m.pickOf(r, c, &skipped)
+		var j *job
+		if m.picks(r, c, who) {
+			j = m.pickOf(r, c, &skipped)
+		}
 		if j != nil {
 			m.offerTo(j, c)
 			out = append(out, store.Claimed{Site: s.id, Stub: j.Stub, Lease: j.Lease, ExpiresAt: moment(j.Lapse)})
@@ -56,11 +60,11 @@ func (m *Machine) unfinished(id string) int {
 	return 0
 }
 
-// candidates answers the sites with a route that the claim may have a job of, as a heap of turns with one in each.
+// candidates answers the sites with a route on which something waits, as a heap of turns with one in each. Whether the
+// claim may have any of it is asked when it is the route's turn: most routes never get theirs.
 func (m *Machine) candidates(c *store.Claim) []*site {
 	m.claim++
 	m.turns = m.turns[:0]
-	who := m.runners[c.Runner]
 	for i, rt := range c.Routes {
 		s := m.sites[rt.Site]
 		if s == nil || len(s.waiting) == 0 || s.bytes > m.set.BytesPerSite {
@@ -71,9 +75,6 @@ func (m *Machine) candidates(c *store.Claim) []*site {
 			continue
 		}
 		r.mark, r.order = m.claim, i
-		if m.picks(r, c, who); len(r.picks) == 0 {
-			continue
-		}
 		if s.mark != m.claim {
 			s.mark, s.order = m.claim, i
 			clear(s.turns)
@@ -89,8 +90,12 @@ func (m *Machine) candidates(c *store.Claim) []*site {
 	return m.turns
 }
 
-// picks notes the queues of a route that the claim may read.
-func (m *Machine) picks(r *route, c *store.Claim, who *runner) {
+// picks notes the queues of a route that the claim may read, once in each claim, and reports whether there are any.
+func (m *Machine) picks(r *route, c *store.Claim, who *runner) bool {
+	if r.picked == m.claim {
+		return len(r.picks) > 0
+	}
+	r.picked = m.claim
 	clear(r.picks)
 	r.picks = r.picks[:0]
 	add := func(q *queue) {
@@ -105,6 +110,7 @@ func (m *Machine) picks(r *route, c *store.Claim, who *runner) {
 			add(r.queues[lane{kind, true, string(c.Dialect)}])
 		}
 	}
+	return len(r.picks) > 0
 }
 
 // pickOf answers the oldest job of the route that the claim may have; nil when there is none or too many were skipped.

@@ -81,6 +81,7 @@ type route struct {
 	served uint64
 	mark   uint64
 	order  int
+	picked uint64 // claim that picks belong to
 	picks  []pick
 }
 

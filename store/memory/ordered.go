@@ -85,7 +85,12 @@ func (o *ordered) remove(key uint64) {
 		return
 	}
 	o.n--
-	c = slices.Delete(c, i, i+1)
+	if i == 0 && len(c) > 1 { // the oldest mostly goes first
+		c[0] = entry{}
+		c = c[1:]
+	} else {
+		c = slices.Delete(c, i, i+1)
+	}
 	o.chunks[ci] = c
 	if len(c) == 0 && len(o.chunks) > 1 { // the only chunk is kept, lists often go between none and one
 		o.chunks = slices.Delete(o.chunks, ci, ci+1)
