@@ -85,14 +85,14 @@ func (r *route) recount(lanes map[lane]int, missed bool) bool {
 	quiet := missed || since(r.moved) > time.Second
 	if quiet {
 		clear(r.unsealed) // a hint that was never taken back must not block the route
-		clear(r.waiting)
+		r.waiting = nil
 	}
 	for l, n := range lanes {
-		r.waiting[l] = max(r.waiting[l], n)
+		r.waiting.add(l, max(0, n-r.waiting.of(l)))
 	}
 	total := 0
-	for _, n := range r.waiting {
-		total += n
+	for _, w := range r.waiting {
+		total += w.n
 	}
 	r.total.Store(int32(total)) //nolint:gosec // bounded by the store's quota
 	return true

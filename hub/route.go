@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,7 @@ type route struct {
 
 	mu       sync.Mutex
 	dead     bool                // removed from routes: look it up again
-	waiting  map[lane]int        // never negative; too high costs an empty claim
+	waiting  laneCounts          // too high costs an empty claim
 	unsealed map[string]struct{} // leases that wait for their seal, as far as known
 	moved    time.Time           // of the last event
 	delayed  bool                // a timer will mark it
@@ -39,7 +40,7 @@ type route struct {
 
 // queued notes one more waiting job.
 func (r *route) queued(l lane) {
-	r.waiting[l]++
+	r.waiting.add(l, 1)
 	r.total.Add(1)
 }
 
@@ -53,11 +54,9 @@ func (r *route) offered(l lane, lease string) {
 }
 
 func (r *route) less(l lane, n int) {
-	n = min(n, r.waiting[l])
+	n = min(n, r.waiting.of(l))
+	r.waiting.add(l, -n)
 	r.total.Add(-int32(n)) //nolint:gosec // bounded by the store's quota
-	if r.waiting[l] -= n; r.waiting[l] == 0 {
-		delete(r.waiting, l)
-	}
 }
 
 // sealed notes that a grant doesn't wait for its seal any more. Claims wait for that only when too many did.
@@ -97,15 +96,41 @@ func (r *route) later() {
 func (r *route) lanes(dst []laneCount) ([]laneCount, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for l, n := range r.waiting {
-		dst = append(dst, laneCount{l, n})
-	}
+	dst = append(dst, r.waiting...)
 	return dst, len(dst) > 0 && len(r.unsealed) < r.hub.set.UnsealedPerRoute
 }
 
 type laneCount struct {
 	lane
 	n int
+}
+
+// laneCounts holds the lanes where something waits: hardly ever more than one or two.
+type laneCounts []laneCount
+
+func (c laneCounts) index(l lane) int {
+	return slices.IndexFunc(c, func(e laneCount) bool { return e.lane == l })
+}
+
+func (c laneCounts) of(l lane) int {
+	if i := c.index(l); i >= 0 {
+		return c[i].n
+	}
+	return 0
+}
+
+// add changes a count; n may be negative, but no more than there is.
+func (c *laneCounts) add(l lane, n int) {
+	i := c.index(l)
+	switch {
+	case i < 0 && n > 0:
+		*c = append(*c, laneCount{l, n})
+	case i < 0:
+	case (*c)[i].n+n <= 0:
+		*c = slices.Delete(*c, i, i+1)
+	default:
+		(*c)[i].n += n
+	}
 }
 
 // work claims for all that waits, one daemon after the other, the least loaded first.
@@ -177,7 +202,7 @@ func (rs *routes) make(h *Hub, key store.Route) *route {
 	defer rs.mu.Unlock()
 	r := rs.all[key]
 	if r == nil {
-		r = &route{hub: h, key: key, site: s, waiting: map[lane]int{}, unsealed: map[string]struct{}{}, moved: time.Now()}
+		r = &route{hub: h, key: key, site: s, unsealed: map[string]struct{}{}, moved: time.Now()}
 		rs.all[key] = r
 	}
 	return r
