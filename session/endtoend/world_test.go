@@ -24,7 +24,7 @@ import (
 // TestMain lets many tests run at once: most of their time they wait for somebody to come back.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
