@@ -20,6 +20,8 @@ func (c cost) eachServer() float64 { return c.share(c.server) }
 
 func (c cost) eachClient() float64 { return c.share(c.clients) }
 
+func (c cost) eachBoth() float64 { return c.eachServer() + c.eachClient() }
+
 func (c cost) share(d time.Duration) float64 {
 	return float64(d) / float64(time.Microsecond) / float64(max(c.count, 1))
 }

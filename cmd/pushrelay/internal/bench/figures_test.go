@@ -16,7 +16,7 @@ func TestLifecycleShowsItsFigures(t *testing.T) {
 		t.Fatalf("depth is %v, want two entries", found["depth"])
 	}
 	for _, entry := range depth {
-		positive(t, entry.(map[string]any), "queued", "lives_per_second", "ratio")
+		positive(t, entry.(map[string]any), "queued", "lives_per_second", "ratio", "time_ratio")
 	}
 }
 

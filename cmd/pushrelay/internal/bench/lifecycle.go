@@ -58,6 +58,7 @@ type depthEntry struct {
 	Lives  float64 `json:"lives_per_second"`
 	Ratio  float64 `json:"ratio"` // to the first entry
 	Time   float64 `json:"relay_us_per_life"`
+	ByTime float64 `json:"time_ratio"` // to the first entry, by processor time of relay and clients
 }
 
 // shallow is the depth that a deep queue is compared with.
@@ -81,7 +82,8 @@ func (f *lifecycleFigure) rows() [][2]string {
 		rows = append(rows, [2]string{"processor time a life, relay, us", text(d.Time, 1)})
 	}
 	if n := len(f.Depth); n > 0 {
-		rows = append(rows, [2]string{"deep to shallow", text(f.Depth[n-1].Ratio, 3)})
+		rows = append(rows, [2]string{"deep to shallow", text(f.Depth[n-1].Ratio, 3)},
+			[2]string{"the same by processor time", text(f.Depth[n-1].ByTime, 3)})
 	}
 	return rows
 }

@@ -67,10 +67,11 @@ func (r *lifecycleRounds) figure(depths []int) *lifecycleFigure {
 	f.Ratio = ratio(f.Lives, f.Echoes)
 	f.TimeRatio = ratio(f.EchoTime, f.RelayTime+f.ClientsTime)
 	for i, queued := range depths {
-		d := depthEntry{Queued: queued, Lives: round(medianOf(r.deep[i], cost.perSecond), 1), Ratio: 1}
+		d := depthEntry{Queued: queued, Lives: round(medianOf(r.deep[i], cost.perSecond), 1), Ratio: 1, ByTime: 1}
 		d.Time = round(medianOf(r.deep[i], cost.eachServer), 2)
 		if i > 0 {
 			d.Ratio = ratio(d.Lives, f.Depth[0].Lives)
+			d.ByTime = ratio(medianOf(r.deep[0], cost.eachBoth), medianOf(r.deep[i], cost.eachBoth))
 		}
 		f.Depth = append(f.Depth, d)
 	}
