@@ -126,11 +126,14 @@ func (h *Hub) routesFor(ctx context.Context, d *daemon) (list []store.Route, fit
 	return list, fit
 }
 
-// claim asks the store for n jobs, which reserve has set aside, and pushes what it grants.
+// claim asks the store for n jobs, which reserve has set aside, and pushes what it grants. The routes, which it may change,
+// were chosen under a projection that may be gone by now, so they are judged again by the one that the claim carries.
 func (h *Hub) claim(ctx context.Context, d *daemon, list []store.Route, n int) (int, error) {
 	cur := h.proj.Current()
+	stands := h.deviceStands(cur, d.runner, d.keyID, d.owner)
+	list = slices.DeleteFunc(list, func(r store.Route) bool { return !stands || !cur.MayCarry(projection.Route(r), d.owner) })
 	c, ok := d.claimOf(n)
-	if !ok {
+	if !ok || len(list) == 0 {
 		d.settle(n, nil)
 		return 0, nil
 	}

@@ -187,6 +187,21 @@ func TestAClaimThatRacesWithAProjection(t *testing.T) {
 	})
 }
 
+// TestRoutesThatWereChosenBeforeAProjection claims along a route that stood when it was chosen, and doesn't any more.
+func TestRoutesThatWereChosenBeforeAProjection(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		site, d := w.site("shop"), w.daemon("d1", nil)
+		w.replace(w.without())
+		site.enqueue("j")
+		peer := w.hub.reg.daemon("d1")
+		require.Equal(t, 1, peer.reserve(1))
+		granted, err := w.hub.claim(t.Context(), peer, []store.Route{{Site: "shop", Owner: "ada"}}, 1)
+		require.NoError(t, err)
+		require.Zero(t, granted)
+		require.Empty(t, d.claimed())
+	})
+}
+
 func TestVersionMustRise(t *testing.T) {
 	inWorld(t, Settings{}, func(w *world) {
 		w.replace(w.basic().Version(3))
