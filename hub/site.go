@@ -206,14 +206,14 @@ func (s *site) add(ss *siteSession) bool {
 	return true
 }
 
-// remove takes a session out of the round; what was on offer to it is offered to the others.
+// remove takes a session out of the round; what was on offer to it is offered to the others. Whether those that are left
+// answer is judged by expire, which also tells the store.
 func (s *site) remove(ss *siteSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ss.ended = true
 	s.sessions = slices.DeleteFunc(s.sessions, func(o *siteSession) bool { return o == ss })
 	s.remote = presenceUnknown
-	s.judgeMutes()
 }
 
 // Closed frees what was on offer to the session, so that the others get it at once.

@@ -140,6 +140,30 @@ func TestSealRequestsMoveWhenASessionIsSilent(t *testing.T) {
 	})
 }
 
+// TestTheLastSessionThatAnsweredGoes leaves a site with a session that is known to be silent: it counts as absent.
+func TestTheLastSessionThatAnsweredGoes(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		a, b, d := w.site("shop"), w.site("shop"), w.daemon("d1", nil)
+		a.enqueue("j")
+		d.accept(d.claimed()...)
+		silent, other := a, b
+		if len(a.sealRequests()) == 0 {
+			silent, other = b, a
+		}
+		w.advance(2300 * time.Millisecond)
+		moved := other.sealRequests()
+		require.Len(t, moved, 1)
+		require.Nil(t, other.seal(grantOf(moved[0]), "d1").err)
+		other.close()
+		w.advance(300 * time.Millisecond)
+		there, err := w.store.Present(t.Context(), store.Party{Role: store.SiteRole, ID: "shop"})
+		require.NoError(t, err)
+		require.False(t, there)
+		silent.enqueue("k")
+		require.Empty(t, d.claimed(), "nobody would seal it")
+	})
+}
+
 func TestAnUploadIsNotSilence(t *testing.T) {
 	inWorld(t, Settings{}, func(w *world) {
 		site, d := w.site("shop"), w.daemon("d1", nil)
