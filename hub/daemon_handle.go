@@ -147,7 +147,7 @@ func (d *daemon) onResult(ctx context.Context, r Request) error {
 	if err := d.checkResult(f.Grant, env); err != nil {
 		return err
 	}
-	done, err := d.hub.store.Complete(ctx, d.runner, f.Grant, env, f.Disposition)
+	done, err := d.hub.store.Complete(ctx, d.runner, f.Grant, kept(env, r.Frame()), f.Disposition)
 	if err != nil {
 		return err
 	}

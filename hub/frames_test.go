@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -165,5 +167,33 @@ func TestEnqueueAnswersEachStub(t *testing.T) {
 			require.Equal(t, want[i].code, j.Error, j.JobID)
 			require.Equal(t, want[i].code == "too-late", j.ServerTime != 0)
 		}
+	})
+}
+
+// TestEnvelopesDontKeepTheirFrames: what a frame carries beside its envelope is ignored, and must not be kept either.
+func TestEnvelopesDontKeepTheirFrames(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		site, d := w.site("shop"), w.daemon("d1", nil)
+		site.enqueue("j")
+		g := d.claimed()[0]
+		d.accept(g)
+		pad := `"pad":"` + strings.Repeat("x", 64<<10) + `"`
+		overwrite := func(r *request) {
+			require.Nil(t, r.err)
+			for i := range r.frame {
+				r.frame[i] = '!'
+			}
+		}
+		overwrite(site.raw(wire.TypeSeal, fmt.Sprintf(`{"type":"seal","id":"1","jobId":%q,"leaseId":%q,"envelope":%s,%s}`,
+			g.JobID, g.LeaseID, w.payloadFor("d1"), pad)))
+		r := d.ask(wire.TypeFetch, wire.Fetch{Grant: g})
+		require.Nil(t, r.err)
+		require.Contains(t, string(r.answer), "AAAA")
+		site.close()
+		overwrite(d.raw(wire.TypeResult, fmt.Sprintf(`{"type":"result","id":"1","grant":{"jobId":%q,"leaseId":%q},"disposition":"ok","envelope":%s,%s}`,
+			g.JobID, g.LeaseID, w.resultOf("d1"), pad)))
+		env, err := w.store.ResultEnvelope(t.Context(), "shop", g)
+		require.NoError(t, err)
+		require.Contains(t, string(env.Raw), "BBBB")
 	})
 }

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -51,6 +52,18 @@ func (h *Hub) refusal(ctx context.Context, what string, err error) *wire.Error {
 	}
 	h.storeFailed(ctx, what, err)
 	return wire.Unavailable(1, "the relay can't do this just now; try again")
+}
+
+// spareBytes is what a frame may be longer than its envelope, for the envelope to be kept within it.
+const spareBytes = 1 << 10
+
+// kept is an envelope as the store gets it. The members of a frame that the relay ignores may be megabytes, and nobody would
+// count them: then the envelope gets memory of its own.
+func kept(env wire.Envelope, frame []byte) wire.Envelope {
+	if len(frame)-len(env.Raw) > spareBytes {
+		env.Raw = bytes.Clone(env.Raw)
+	}
+	return env
 }
 
 // busy ends a handshake that the store failed.

@@ -127,7 +127,7 @@ func (ss *siteSession) onSeal(ctx context.Context, r Request) error {
 	if env.DeadlineAt <= now.UnixMilli() {
 		return wire.TooLate("the envelope's deadline has passed", "", now.UnixMilli())
 	}
-	state, err := h.store.Seal(ctx, ss.site.id, g, env)
+	state, err := h.store.Seal(ctx, ss.site.id, g, kept(env, r.Frame()))
 	if err == nil || errors.Is(err, store.ErrTooLate) {
 		ss.answered(ctx, []wire.Grant{g})
 	}
