@@ -6,6 +6,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// MaxStubBytes bounds a stub's text without its white space: its strings have bounds of their own, a number's digits don't.
+const MaxStubBytes = 16 << 10
+
 // ParseStub reads a stub strictly in its dialect; else bad-request. Raw becomes a private, compact copy, members in
 // the site's order.
 func ParseStub(d Dialect, raw []byte) (Stub, error) {
@@ -16,6 +19,9 @@ func ParseStub(d Dialect, raw []byte) (Stub, error) {
 	compact := jsontext.Value(append(make([]byte, 0, len(raw)), raw...))
 	if err := compact.Compact(); err != nil {
 		return Stub{}, malformed("stub")
+	}
+	if len(compact) > MaxStubBytes {
+		return Stub{}, BadRequest("stub has over %d bytes", MaxStubBytes)
 	}
 	s.Raw = compact
 	return s, nil

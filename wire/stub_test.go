@@ -42,6 +42,15 @@ func TestParseStubKeepsTheText(t *testing.T) {
 	assert.Equal(t, s, back)
 }
 
+// TestLongestStub has every string at its bound and written as long as JSON allows.
+func TestLongestStub(t *testing.T) {
+	id := strings.Repeat(`\u0001`, wire.MaxIDBytes)
+	raw := strings.NewReplacer("job_1", id, "llm.generate", id, "alice", id, "BYOLLM-S", id, "drafting", id, ",", ", ").Replace(stub2)
+	s, err := wire.ParseStub(wire.Dialect2, []byte(raw+strings.Repeat(" ", wire.MaxStubBytes)))
+	require.NoError(t, err)
+	assert.Len(t, s.Purpose, wire.MaxIDBytes)
+}
+
 func TestParseStubRefusals(t *testing.T) {
 	with := func(old, new string) string { return strings.Replace(stub0, old, new, 1) }
 	for name, raw := range map[string]string{
@@ -56,6 +65,7 @@ func TestParseStubRefusals(t *testing.T) {
 		"broken UTF-8":             with(`job_1`, "secret\xff"),
 		"lone surrogate":           with(`job_1`, `secret\ud800`),
 		"U+0000":                   with(`job_1`, `secret\u0000`),
+		"endless number":           with(`1790000000000`, `1790000000000.`+strings.Repeat("0", wire.MaxStubBytes)),
 		"id of 257 bytes":          with(`job_1`, strings.Repeat("j", 257)),
 		"owner of 257 bytes":       with(`alice`, strings.Repeat("j", 257)),
 		"purpose in dialect 0":     with(`"id"`, `"purpose":"secret","id"`),
