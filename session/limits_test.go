@@ -125,6 +125,64 @@ func TestBadParts(t *testing.T) {
 	}
 }
 
+// TestCrowdedFrames: what would take many times a frame's bytes to decode isn't decoded.
+func TestCrowdedFrames(t *testing.T) {
+	many := func(n int, entry string) string { return strings.TrimSuffix(strings.Repeat(entry+",", n), ",") }
+	members := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"m%d":1`, i)
+		}
+		return b.String()
+	}
+	pad := strings.Repeat(" ", wire.MaxTextBytes)
+	for name, frame := range map[string]string{
+		"grants":  `{"type":"heartbeat","id":"1","activeLeases":[` + many(2<<20, "{}") + `]}`,
+		"strings": `{"type":"heartbeat","id":"1","activeLeases":[],"x":{"y":[` + many(mostEntries+1, `""`) + pad + `]}}`,
+		"members": `{"type":"heartbeat","id":"1","activeLeases":[]` + members(mostEntries) + pad + `}`,
+	} {
+		if !crowded([]byte(frame)) {
+			t.Fatal(name)
+		}
+		l := &link{engine: newEngine(NewBudget(DefaultBudget), nil)}
+		if got := testing.AllocsPerRun(1, func() { _, _ = l.head([]byte(frame)) }); got > 3*mostEntries {
+			t.Fatal(name, got)
+		}
+		if _, err := l.head([]byte(frame)); err == nil {
+			t.Fatal(name)
+		}
+		l.client = true // a relay's own frames may name many sites
+		if _, err := l.head([]byte(frame)); err != nil {
+			t.Fatal(name, err)
+		}
+	}
+	for name, frame := range map[string]string{
+		"commas":  `{"type":"heartbeat","id":"1","activeLeases":[],"x":"` + strings.Repeat(",", 1<<20) + `"}`,
+		"list":    `{"type":"heartbeat","id":"1","activeLeases":[],"x":[` + many(mostEntries, `""`) + pad + `]}`,
+		"members": `{"type":"heartbeat","id":"1","activeLeases":[]` + members(mostEntries-3) + pad + `}`,
+	} {
+		if crowded([]byte(frame)) {
+			t.Fatal(name)
+		}
+	}
+	r := newRelay(t)
+	c := r.join(t, wire.DaemonPath)
+	frame := `{"type":"heartbeat","id":"1","activeLeases":[` + many(mostEntries+1, "{}") + pad + `]}`
+	for at := 0; at < len(frame); at += wire.MaxPartBytes {
+		end, flags := min(at+wire.MaxPartBytes, len(frame)), byte(0)
+		if at == 0 {
+			flags |= wire.PartFirst
+		}
+		if end == len(frame) {
+			flags |= wire.PartLast
+		}
+		c.writeBinary(part(1, flags, len(frame), frame[at:end]))
+	}
+	if e, code, text := c.closed(); code != 4400 || !strings.Contains(text, "entries") {
+		t.Fatal(e, code, text)
+	}
+}
+
 func TestPartsInterleaveAndAbort(t *testing.T) {
 	r := newRelay(t)
 	c := r.join(t, wire.DaemonPath)

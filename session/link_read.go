@@ -98,7 +98,7 @@ func (l *link) drain() {
 // frame takes one whole frame; held bytes of the budget come with it.
 func (l *link) frame(frame []byte, held int64) {
 	l.framesIn.Add(1)
-	h, err := l.scan(frame)
+	h, err := l.head(frame)
 	if err != nil {
 		l.budget.Release(held)
 		l.owner.malformed(wire.AsError(err))
@@ -126,6 +126,14 @@ func (l *link) frame(frame []byte, held int64) {
 	}
 }
 
+// head reads what the transport must know. A relay doesn't read frames that would cost it many times their bytes.
+func (l *link) head(frame []byte) (head, error) {
+	if !l.client && len(frame) > wire.MaxTextBytes && crowded(frame) {
+		return head{}, wire.BadRequest("an object or a list in a frame has at most %d entries", mostEntries)
+	}
+	return l.scan(frame)
+}
+
 // part takes one binary message.
 func (l *link) part(msg []byte) {
 	l.mu.Lock()
@@ -138,7 +146,11 @@ func (l *link) part(msg []byte) {
 	if err == nil {
 		l.grantCredit()
 	}
+	over := len(l.urgent) > maxUrgent
 	l.mu.Unlock()
+	if over {
+		l.laneFull()
+	}
 	switch {
 	case errors.Is(err, wire.ErrPartTooLarge):
 		l.fail(ReasonTooLarge, wire.BadRequest("a part has at most %d bytes, a frame %d", wire.MaxPartBytes, wire.MaxFrameBytes))

@@ -152,6 +152,10 @@ func (s *Session) received(h head, frame []byte, held int64) {
 		s.link.budget.Release(held)
 		s.malformed(wire.BadRequest("wait for welcome before you send anything else"))
 	default:
+		if s.peer == nil { // the opener has just refused it, and nobody hears what comes now
+			s.link.budget.Release(held)
+			return
+		}
 		s.request(h, frame, held)
 	}
 }

@@ -9,6 +9,30 @@ import (
 	"pushrelay/wire"
 )
 
+// mostEntries is how many members or elements an object or a list in a long frame may have. The protocol's own have at most
+// 1,024, and 8 MiB of `{},` would become a hundred when they are decoded.
+const mostEntries = 4096
+
+// crowded reports whether an object or a list in the frame has more entries; it stops at the first that has.
+func crowded(frame []byte) bool {
+	if bytes.Count(frame, []byte{','}) < mostEntries {
+		return false
+	}
+	dec := jsontext.NewDecoder(bytes.NewBuffer(frame))
+	for {
+		if _, err := dec.ReadToken(); err != nil {
+			return false // it ends, or the scanner will say what is wrong with it
+		}
+		kind, n := dec.StackIndex(dec.StackDepth())
+		if kind == '{' {
+			n /= 2 // names and values
+		}
+		if n > mostEntries {
+			return true
+		}
+	}
+}
+
 // head is what the transport must know of a frame before anybody handles it.
 type head struct {
 	Type   wire.FrameType

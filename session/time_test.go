@@ -68,6 +68,32 @@ func TestOpenThatEndsTooLateIsClosed(t *testing.T) {
 	})
 }
 
+// TestFrameThatCrossesARefusal comes just when the opener has said no: there is nobody to handle it.
+func TestFrameThatCrossesARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := make(chan *Session, 1)
+		b := newBubble(t)
+		b.op.open = func(_ context.Context, s *Session) (Peer, wire.Welcome, error) {
+			refused <- s
+			return nil, wire.Welcome{}, &EndError{Reason: ReasonUnknown, Text: "unknown"}
+		}
+		c := b.dial(t, wire.DaemonPath)
+		ch := c.read()
+		c.write(b.helloFrame(ch["nonce"].(string), wire.DaemonPath))
+		s := <-refused
+		synctest.Wait()
+		frame := []byte(`{"type":"heartbeat","id":"1","activeLeases":[]}`)
+		s.received(head{Type: wire.TypeHeartbeat, ID: "1"}, frame, 0)
+		if _, code, _ := c.closed(); code != 4401 {
+			t.Fatal(code)
+		}
+		b.close()
+		if strings.Contains(b.log.String(), "a handler failed") {
+			t.Fatal(b.log.String())
+		}
+	})
+}
+
 func TestPingsComeAndSilenceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
@@ -263,6 +289,33 @@ func TestControlLaneOverflows(t *testing.T) {
 		}
 		if !strings.Contains(b.log.String(), `"reason":"too-slow"`) {
 			t.Fatal(b.log.String())
+		}
+	})
+}
+
+// TestCreditThatIsNotReadEndsTheSession: opening a stream costs a peer less than its credit costs the relay.
+func TestCreditThatIsNotReadEndsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		defer b.close()
+		conn, _ := b.joinByHand(t)
+		defer conn.Close()
+		s := b.Sessions()[0]
+		open := appendMessage(nil, opBinary, true, part(1, wire.PartFirst, wire.InitialCredit+1, "x"))
+		openAndAbort := appendMessage(open, opBinary, true, part(1, wire.PartAbort, 0, ""))
+		for n := 0; s.link.open(); n++ {
+			if n > 4*maxUrgent {
+				t.Fatal("the session goes on")
+			}
+			if _, err := conn.Write(openAndAbort); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.link.mu.Lock()
+		queued, reason := len(s.link.urgent), s.link.result.Reason
+		s.link.mu.Unlock()
+		if reason != ReasonTooSlow || queued > 2*maxUrgent {
+			t.Fatal(reason, queued)
 		}
 	})
 }
