@@ -28,9 +28,10 @@ var errTooMuch = errors.New("daemon: the command wrote too much")
 // alone. llm.chat is written as one block for each message, the system text first, each a line [system], [user] or
 // [assistant], the content and an empty line. Other kinds get the payload's JSON as the site wrote it.
 //
-// The environment is the daemon's own plus Env, PUSHRELAY_JOB, PUSHRELAY_KIND and PUSHRELAY_SIZE. Exit status 0 is success,
-// 75 a failure that may pass, any other a failure; the end of what was written to standard error goes to the site. When a
-// job is cancelled the whole process group gets SIGTERM and, after Grace, SIGKILL; nothing that it started is left.
+// The environment is the daemon's own plus Env, PUSHRELAY_JOB, PUSHRELAY_KIND and PUSHRELAY_SIZE. Exit status 0 is success;
+// 75 gives the job back, as ErrUnavailable does; any other is a failure, and the end of what was written to standard error
+// goes to the site. When a job is cancelled the whole process group gets SIGTERM and, after Grace, SIGKILL; nothing that it
+// started is left.
 type ExecRunner struct {
 	Command   []string // program and arguments; no shell is involved
 	Dir       string   // working directory; empty means the daemon's
@@ -106,6 +107,9 @@ func failure(err error, errs *tail) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		e.Retryable = exit.ExitCode() == exitTempFail || exit.ExitCode() < 0 // or killed by a signal
+		if exit.ExitCode() == exitTempFail {
+			e.Err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
 	}
 	if text := errs.text(); text != "" {
 		e.Message += ": " + text

@@ -38,7 +38,7 @@ func (d *Daemon) perform(ctx context.Context, l *link, w *work, view sites, enve
 		return // nothing is reported; who stopped it gave the grant back
 	}
 	if errors.Is(err, ErrUnavailable) && d.firstTimeDown(w) {
-		d.grantLog(w.grant).Str("error", saying(err)).Msg("the backend is down; the job was given back")
+		d.grantLog(w.grant).Str("error", why(err)).Msg("the backend is down; the job was given back")
 		d.handBack(l, w, wire.ReleaseBackendDown)
 		return
 	}
@@ -68,6 +68,15 @@ func (d *Daemon) call(ctx context.Context, j Job) (a Answer, err error) {
 		return Answer{}, err // stopped before it began
 	}
 	return d.cfg.Run.Run(ctx, j)
+}
+
+// why is a runner's error for a log line; a RunError's message may quote the job, so that only its code is told.
+func why(err error) string {
+	var e *RunError
+	if errors.As(err, &e) {
+		return printable(e.Code)
+	}
+	return saying(err)
 }
 
 // firstTimeDown says whether the job wasn't given back for a backend before.

@@ -67,7 +67,10 @@ func TestExecFailures(t *testing.T) {
 			assert.Equal(t, c.want, *e)
 		})
 	}
-	_, err := (&ExecRunner{Command: []string{"/nonexistent/command"}}).Run(t.Context(), generate("x"))
+	_, err := sh(`echo busy >&2; exit 75`).Run(t.Context(), generate("x"))
+	require.ErrorIs(t, err, ErrUnavailable, "the job is given back")
+	assert.Equal(t, "command-failed", why(err), "what the command wrote is no line of a log")
+	_, err = (&ExecRunner{Command: []string{"/nonexistent/command"}}).Run(t.Context(), generate("x"))
 	assert.ErrorIs(t, err, ErrUnavailable)
 	_, err = (&ExecRunner{}).Run(t.Context(), generate("x"))
 	assert.ErrorIs(t, err, ErrUnavailable)

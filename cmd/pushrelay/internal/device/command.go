@@ -53,7 +53,7 @@ func (Command) Help() string {
   pushrelay daemon --relay https://relay.example.org --key device.key --runner runner-1 --state state --openai http://127.0.0.1:11434/v1 --model llama3 --slots 2
   pushrelay daemon --config daemon.json --check-config
 
-The command of --exec is run by a shell, once for each job. It has PUSHRELAY_JOB, PUSHRELAY_KIND and PUSHRELAY_SIZE in its environment. Exit code 0 means that its output is the result; 75 a failure that may pass, other codes a failure, and what it wrote last to standard error goes to the site. What a site cancels, or what is lost, is stopped.
+The command of --exec is run by a shell, once for each job. It has PUSHRELAY_JOB, PUSHRELAY_KIND and PUSHRELAY_SIZE in its environment. Exit code 0 means that its output is the result; 75 gives the job back for another device to try, other codes are a failure, and what it wrote last to standard error goes to the site. What a site cancels, or what is lost, is stopped.
 
 SIGTERM and SIGINT stop gracefully: what hasn't begun is given back, what runs may finish within --stop-within. A second signal stops at once. Exit code 3: the relay refused this device; see the message.`
 }
