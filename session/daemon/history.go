@@ -43,7 +43,7 @@ func openHistory(dir string) (h *history, skipped int, err error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("daemon: the record of finished grants can't be opened: %w", err)
 	}
-	if skipped+bad > 0 { // a torn last line must not swallow the next one
+	if len(h.now)+bad > 0 { // a last line that is torn, or whole but for its end, must not swallow the next one
 		_, err = h.file.WriteString("\n")
 	}
 	return h, skipped + bad, err

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -369,4 +370,26 @@ func TestHistoryTurns(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, h.has(grant("more")), "a torn line swallows only itself")
 	require.NoError(t, h.close())
+}
+
+// TestHistoryWithoutItsLastByte was cut between a line and its end.
+func TestHistoryWithoutItsLastByte(t *testing.T) {
+	dir := t.TempDir()
+	h, _, err := openHistory(dir)
+	require.NoError(t, err)
+	require.NoError(t, h.add(grant("a")))
+	require.NoError(t, h.close())
+	path := filepath.Join(dir, historyName)
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, bytes.TrimSuffix(raw, []byte("\n")), 0o600))
+	for _, next := range []string{"b", "c"} {
+		var skipped int
+		h, skipped, err = openHistory(dir)
+		require.NoError(t, err)
+		assert.Zero(t, skipped)
+		assert.True(t, h.has(grant("a")))
+		require.NoError(t, h.add(grant(next)))
+		require.NoError(t, h.close())
+	}
 }
