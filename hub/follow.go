@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"pushrelay/hub/projection"
@@ -44,6 +45,53 @@ func (h *Hub) follow(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
+// expel ends, after each change of the projection, the sessions that it doesn't carry any more. It asks the store nothing, so
+// that no revocation waits for an earlier projection that is still being applied.
+func (h *Hub) expel(ctx context.Context, changed <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		h.judgeAll(h.proj.Current())
+	}
+}
+
+// expelled is whose sessions ended and whose grants weren't looked at since.
+type expelled struct {
+	mu      sync.Mutex
+	runners []string
+}
+
+func (e *expelled) add(runners ...string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.runners = append(e.runners, runners...)
+}
+
+func (e *expelled) take() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := e.runners
+	e.runners = nil
+	return out
+}
+
+// judgeAll ends the sessions that the projection doesn't carry.
+func (h *Hub) judgeAll(cur *projection.Current) {
+	for _, d := range h.reg.allDaemons() {
+		if !h.judge(cur, d) {
+			h.expelled.add(d.runner)
+		}
+	}
+	for _, s := range h.reg.allSites() {
+		for _, ss := range s.list() {
+			_ = h.judgeSite(cur, ss)
+		}
+	}
+}
+
 // apply ends sessions whose key isn't good any more, gives back grants whose route doesn't stand, and tells daemons what
 // changed for them. The new projection is in force already.
 func (h *Hub) apply(ctx context.Context) (done bool) {
@@ -52,15 +100,14 @@ func (h *Hub) apply(ctx context.Context) (done bool) {
 		return true
 	}
 	here := h.reg.allDaemons() // before some of them end
-	for _, d := range here {
-		h.judge(cur, d)
-	}
-	for _, s := range h.reg.allSites() {
-		for _, ss := range s.list() {
-			_ = h.judgeSite(cur, ss)
+	h.judgeAll(cur)
+	done = true
+	for _, runner := range h.expelled.take() {
+		if !h.recheck(ctx, cur, runner) {
+			h.expelled.add(runner)
+			done = false
 		}
 	}
-	done = true
 	// A projection that came and went in between may have let through what those before and after it don't.
 	unseen := cur.Generation != old.Generation+1
 	if unseen {
@@ -139,8 +186,8 @@ func (h *Hub) deviceStands(cur *projection.Current, runner, keyID, owner string)
 	return ok && dev.KeyID == keyID && dev.Owner == owner && !cur.Revoked(runner)
 }
 
-// judge ends a session that the projection doesn't carry any more.
-func (h *Hub) judge(cur *projection.Current, d *daemon) {
+// judge ends a session that the projection doesn't carry any more, and reports whether it does.
+func (h *Hub) judge(cur *projection.Current, d *daemon) bool {
 	dev, ok := cur.DeviceByRunner(d.runner)
 	switch {
 	case !ok:
@@ -151,7 +198,10 @@ func (h *Hub) judge(cur *projection.Current, d *daemon) {
 		d.end(session.ReasonUnknown, "unknown: this runner has another key now")
 	case dev.Owner != d.owner:
 		d.end(session.ReasonGoingAway, "this runner has another owner now; dial again")
+	default:
+		return true
 	}
+	return false
 }
 
 // judgeSite ends a session whose site or key isn't good any more.

@@ -42,6 +42,8 @@ type Hub struct {
 	pool   *pool
 	own    ownJobs
 	upset  trouble
+	// expelled is filled by the loop that ends sessions, and emptied by the one that applies projections.
+	expelled expelled
 
 	skew     atomic.Int64 // store's time minus ours, ns
 	stopped  atomic.Bool  // no new claims
@@ -91,6 +93,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	defer w.Close()
 	changed, cancel := h.proj.Subscribe()
 	defer cancel()
+	expelled, cancelExpelled := h.proj.Subscribe()
+	defer cancelExpelled()
 	h.pool.start(ctx)
 	defer h.pool.close()
 	var loops sync.WaitGroup
@@ -98,6 +102,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	for _, loop := range []func(context.Context){
 		func(ctx context.Context) { h.watch(ctx, w) },
 		func(ctx context.Context) { h.follow(ctx, changed) },
+		func(ctx context.Context) { h.expel(ctx, expelled) },
 		h.sweep, h.resyncs, h.renewPresence, h.watchOffers,
 	} {
 		loops.Go(func() { loop(ctx) })
