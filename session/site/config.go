@@ -45,9 +45,9 @@ type Config struct {
 	Name     string       // shown to the relay's operator; at most 64 bytes
 	Version  string       // of the program, at most 64 bytes
 
-	// OnResult hears of each finished job, at most Handlers at once. An error means: tell me again later.
+	// OnResult hears of each finished job, at most Handlers at once. An error means: tell me again later. ErrElsewhere leaves
+	// it to another process of the site without a line in the log.
 	OnResult func(ctx context.Context, r Result) error
-	// ErrElsewhere leaves it to another process of the site without a line in the log.
 	// OnNotice hears of jobs that the relay dropped; nil means that they are only counted. An error as for OnResult.
 	OnNotice func(ctx context.Context, n Notice) error
 	Handlers int // callbacks at once; 0 means 4
