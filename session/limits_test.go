@@ -120,9 +120,7 @@ func TestBadParts(t *testing.T) {
 		})
 	}
 	r.seen.until(t, "all ended", func() bool { return len(r.seen.ended) == 12 })
-	if used := r.Server.cfg.Budget.Used(); used != 0 {
-		t.Fatalf("%d bytes of the budget are lost", used)
-	}
+	r.budgetEmpties(t)
 }
 
 // TestCrowdedFrames: what would take many times a frame's bytes to decode isn't decoded.
@@ -203,9 +201,7 @@ func TestPartsInterleaveAndAbort(t *testing.T) {
 	if !got["a"] || !got["b"] || !got["t"] {
 		t.Fatal(got)
 	}
-	if used := r.Server.cfg.Budget.Used(); used != 0 {
-		t.Fatal(used)
-	}
+	r.budgetEmpties(t)
 }
 
 func TestUnknownFrames(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
 
 	"pushrelay/wire"
 )
@@ -426,4 +427,11 @@ func tryReadFrame(br *bufio.Reader) (op byte, payload []byte, err error) {
 	payload = make([]byte, n)
 	_, err = io.ReadFull(br, payload)
 	return head[0] & 0x0F, payload, err
+}
+
+// budgetEmpties waits until all memory is given back: the writer lets go of a frame's just after it wrote it.
+func (r *relay) budgetEmpties(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool { return r.Server.cfg.Budget.Used() == 0 }, 5*time.Second, time.Millisecond,
+		"bytes of the budget are lost")
 }
