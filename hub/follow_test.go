@@ -8,7 +8,32 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pushrelay/session"
+	"pushrelay/wire"
 )
+
+// nosy is a link that asks the hub back whenever it is asked.
+type nosy struct {
+	Link
+	w *world
+}
+
+func (n nosy) Received() int64 {
+	n.w.hub.Snapshot()
+	return n.Link.Received()
+}
+
+// TestSessionsAreAskedWithoutLocks: what a session does when it is asked can't stop the hub.
+func TestSessionsAreAskedWithoutLocks(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		site, err := w.admit(wire.RoleSite, "shop", func(a *Arrival) { a.Link = nosy{a.Link, w} })
+		require.NoError(t, err)
+		d := w.daemon("d1", nil)
+		site.enqueue("j")
+		d.accept(d.claimed()...)
+		w.advance(2300 * time.Millisecond)
+		require.Equal(t, 1, w.obs.of(CountSilent))
+	})
+}
 
 // TestRevocationWhileAnEarlierProjectionIsApplied: what the store takes its time for doesn't keep a revoked device's session.
 func TestRevocationWhileAnEarlierProjectionIsApplied(t *testing.T) {

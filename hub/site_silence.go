@@ -41,6 +41,7 @@ func (h *Hub) watchOffers(ctx context.Context) {
 // entry isn't still on its way, is silent: it gets nothing more while another answers.
 func (s *site) expire(ctx context.Context) {
 	now := time.Now()
+	received := s.received()
 	s.mu.Lock()
 	for _, ss := range s.sessions {
 		maps.DeleteFunc(ss.moving, func(_ string, m moving) bool { return !m.until.IsZero() && now.After(m.until) })
@@ -50,7 +51,7 @@ func (s *site) expire(ctx context.Context) {
 			}
 			ss.forget(id)
 			s.again[o.kind] = now.Add(offersAgain)
-			if !ss.moves(id, now) && o.answers == ss.answers && ss.link.Received()-o.received < bulkBytes && !ss.silent[o.kind] {
+			if !ss.moves(id, now) && o.answers == ss.answers && received[ss]-o.received < bulkBytes && !ss.silent[o.kind] {
 				ss.silent[o.kind] = true
 				s.hub.obs.Count(CountSilent, 1)
 			}
@@ -73,6 +74,24 @@ func (s *site) expire(ctx context.Context) {
 	if mute != wasMute {
 		s.tellPresence(ctx, !mute)
 	}
+}
+
+// received asks the sessions that have offers open how many bytes came from them, without holding mu. Offers that are opened
+// meanwhile don't end yet.
+func (s *site) received() map[*siteSession]int64 {
+	var list []*siteSession
+	s.mu.Lock()
+	for _, ss := range s.sessions {
+		if len(ss.open) > 0 {
+			list = append(list, ss)
+		}
+	}
+	s.mu.Unlock()
+	out := make(map[*siteSession]int64, len(list))
+	for _, ss := range list {
+		out[ss] = ss.link.Received()
+	}
+	return out
 }
 
 // judgeMutes sees whether a session answers seal requests; mu is held.
