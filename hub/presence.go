@@ -46,10 +46,7 @@ func (d *daemon) renew(ctx context.Context) error {
 
 // renew skips a site that answers no seal request: it counts as absent, and other replicas must know.
 func (s *site) renew(ctx context.Context, due func(id string) bool) {
-	s.mu.Lock()
-	mute := !s.mutes.IsZero()
-	s.mu.Unlock()
-	if mute {
+	if s.mute() {
 		return
 	}
 	for _, ss := range s.list() {
@@ -59,10 +56,16 @@ func (s *site) renew(ctx context.Context, due func(id string) bool) {
 		if _, err := s.hub.store.Attach(ctx, s.party(), ss.link.ID(), s.hub.set.PresenceFor); err != nil {
 			s.hub.storeFailed(ctx, "attach", err)
 		}
-		if !s.has(ss.link.ID()) {
+		if !s.has(ss.link.ID()) || s.mute() { // it became so meanwhile, and what was told of it is undone now
 			s.hub.detach(ctx, s.party(), ss.link.ID())
 		}
 	}
+}
+
+func (s *site) mute() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.mutes.IsZero()
 }
 
 // StopClaims stops new claims and refuses new sessions: the first step of a drain. Heartbeats, results and pushes for

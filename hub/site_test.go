@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,6 +138,31 @@ func TestSealRequestsMoveWhenASessionIsSilent(t *testing.T) {
 			p := take[wire.Payload](d, wire.TypePayload)
 			require.Nil(t, d.complete(wire.Grant{JobID: p[0].JobID, LeaseID: p[0].LeaseID}).err)
 		}
+	})
+}
+
+// TestASiteThatFallsSilentWhileItIsRenewed: the renewal of its presence, which is under way, doesn't make it present again.
+func TestASiteThatFallsSilentWhileItIsRenewed(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		begun, proceed := make(chan struct{}), make(chan struct{})
+		var attached atomic.Int64
+		w.store.onAttach = func(p store.Party) {
+			if p.Role == store.SiteRole && attached.Add(1) == 2 { // the first is its arrival
+				close(begun)
+				<-proceed
+			}
+		}
+		site, d := w.site("shop"), w.daemon("d1", nil)
+		<-begun
+		site.enqueue("j")
+		d.accept(d.claimed()...)
+		w.advance(2300 * time.Millisecond)
+		require.Equal(t, 1, w.obs.of(CountSilent))
+		close(proceed)
+		synctest.Wait()
+		there, err := w.store.Present(t.Context(), store.Party{Role: store.SiteRole, ID: "shop"})
+		require.NoError(t, err)
+		require.False(t, there)
 	})
 }
 

@@ -18,6 +18,8 @@ type switchStore struct {
 	// onClaim runs between a claim and its answer, onHeld before a runner's grants are read.
 	onClaim func()
 	onHeld  func(runner string)
+	// onAttach runs before a session is attached.
+	onAttach func(p store.Party)
 }
 
 func (s *switchStore) Held(ctx context.Context, runner string) ([]store.Job, error) {
@@ -67,6 +69,9 @@ func (s *switchStore) Renew(ctx context.Context, runner string, g []wire.Grant, 
 func (s *switchStore) Attach(ctx context.Context, p store.Party, id string, d time.Duration) (uint64, error) {
 	if s.fail.Load() {
 		return 0, store.ErrUnavailable
+	}
+	if s.onAttach != nil {
+		s.onAttach(p)
 	}
 	return s.RoutingStore.Attach(ctx, p, id, d)
 }
