@@ -2,8 +2,8 @@ package session
 
 import "github.com/coder/websocket"
 
-// Reason is why a session ended: one internal word, mapped by Reason.Code and Reason.Retry to the wire and to what
-// clients do (design, section 5, Ends). It is also the label of logs and metrics.
+// Reason is why a session ended: one internal word, which Code maps to the wire (design, section 5, Ends). What clients do
+// about a code is receivedEnd's. It is also the label of logs and metrics.
 type Reason string
 
 // Reasons that the relay decides.
