@@ -21,7 +21,6 @@ const (
 const (
 	maxControlLane = 256 << 10 // of a relay; a client's lane is bounded by what may be unanswered
 	maxBulkItems   = 1024      // waiting on one lane
-	maxUrgent      = 1024      // frames; who opens streams and doesn't read the credit for them must not pile it up
 	maxLoaded      = 16 << 20  // of one session's bulk lane; one frame is always allowed
 	maxIncoming    = 16 << 20  // reserved for the streams that one session receives; one is always allowed
 	writeRound     = 64 << 10  // framed before it is written; frames that are ready together leave in one write

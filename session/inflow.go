@@ -36,6 +36,7 @@ type inStream struct {
 	total   int
 	buf     []byte // grows with what arrives
 	granted int
+	due     int          // of granted: not told yet
 	held    int64        // of the budget
 	state   reserveState // of what exceeds the initial credit
 	cancel  func() bool  // of the reservation
@@ -225,8 +226,9 @@ func (f *inflow) reservedNow(s *inStream, now int64) bool {
 	return true
 }
 
-// grants gives credit to streams that have run low, in fair parts of what the session may have outstanding.
-func (f *inflow) grants(now int64, grant func(stream uint32, n int)) {
+// grants gives credit to streams that have run low, in fair parts of what the session may have outstanding, and reports
+// whether it did. It is noted at the stream: what is given to one that ends before it was told costs nothing.
+func (f *inflow) grants(now int64) (given bool) {
 	outstanding := 0
 	for _, s := range f.streams {
 		outstanding += s.granted - len(s.buf)
@@ -247,8 +249,20 @@ func (f *inflow) grants(now int64, grant func(stream uint32, n int)) {
 		}
 		s.granted += n
 		outstanding += n
-		grant(s.id, n)
+		s.due += n
+		given = true
 	}
+	return given
+}
+
+// credits reports whether a stream is to be told of credit.
+func (f *inflow) credits() bool {
+	for _, s := range f.streams {
+		if s.due > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // late answers a stream to refuse: the budget had no room for too long, or it had credit and didn't move 32 KiB in its

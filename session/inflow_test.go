@@ -29,7 +29,7 @@ func TestStreamsCostWhatArrives(t *testing.T) {
 		t.Fatalf("a byte costs %d", cap(s.buf))
 	}
 	for at := 1; at < total; {
-		f.grants(0, func(uint32, int) {})
+		f.grants(0)
 		n := min(wire.MaxPartBytes, total-at)
 		flags := byte(0)
 		if at+n == total {

@@ -146,11 +146,7 @@ func (l *link) part(msg []byte) {
 	if err == nil {
 		l.grantCredit()
 	}
-	over := len(l.urgent) > maxUrgent
 	l.mu.Unlock()
-	if over {
-		l.laneFull()
-	}
 	switch {
 	case errors.Is(err, wire.ErrPartTooLarge):
 		l.fail(ReasonTooLarge, wire.BadRequest("a part has at most %d bytes, a frame %d", wire.MaxPartBytes, wire.MaxFrameBytes))
@@ -210,12 +206,11 @@ func (l *link) reserved(s *inStream) {
 	l.wake.Signal()
 }
 
-// grantCredit queues credit frames. mu is held.
+// grantCredit gives credit, which the writer sends. mu is held.
 func (l *link) grantCredit() {
-	l.in.grants(l.sock.now(), func(stream uint32, n int) {
-		l.urgent = append(l.urgent, wire.AppendCredit(nil, stream, n))
+	if l.in.grants(l.sock.now()) {
 		l.wake.Signal()
-	})
+	}
 }
 
 // refuseLate gives up what tick finds late.

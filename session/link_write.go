@@ -81,7 +81,7 @@ func (l *link) next() round {
 
 // anything reports whether the writer has something to do.
 func (l *link) anything() bool {
-	return l.state != linkOpen || l.pingDue || l.pongDue || len(l.urgent) > 0 || !l.holding && len(l.control) > 0 ||
+	return l.state != linkOpen || l.pingDue || l.pongDue || len(l.urgent) > 0 || l.in.credits() || !l.holding && len(l.control) > 0 ||
 		len(l.out.aborts) > 0 || l.out.anySendable(l.holding)
 }
 
@@ -98,6 +98,12 @@ func (l *link) composeControl(dst []byte) []byte {
 		dst = l.appendText(dst, f)
 	}
 	l.urgent = nil
+	for _, s := range l.in.streams {
+		if s.due > 0 {
+			dst = l.appendText(dst, wire.AppendCredit(nil, s.id, s.due))
+			s.due = 0
+		}
+	}
 	if l.holding {
 		return dst
 	}
