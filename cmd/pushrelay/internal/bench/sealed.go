@@ -22,7 +22,7 @@ func (w *world) seal() (*sealed, error) {
 		return nil, err
 	}
 	s := &sealed{make([][]wire.Envelope, len(w.sites)), make([][]wire.Envelope, len(w.sites))}
-	return s, parallel(len(w.sites), 2, func(i int) error {
+	return s, parallel(len(w.sites), 2, func(i int) (err error) {
 		s.payloads[i] = make([]wire.Envelope, len(w.daemons))
 		s.results[i] = make([]wire.Envelope, len(w.daemons))
 		for j, d := range w.daemons {
