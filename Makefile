@@ -1,4 +1,5 @@
-# Everything here needs Go alone; tool versions are pinned in go.mod.
+# demo, test, build, run, lint, fuzz and bench need Go alone, whose tools are pinned in go.mod. race (and so check) also
+# needs a C compiler, client needs Node and npm.
 GO ?= go
 BIN := bin/pushrelay
 FUZZTIME ?= 3s
@@ -32,7 +33,7 @@ lint: ## formatting, vet, staticcheck and the house rules
 	@! grep -rnE 'time\.Sleep\(' --include='*_test.go' . || { echo "tests don't sleep"; exit 1; }
 	@big=$$(find . -name '*.go' -not -path './.git/*' | xargs wc -l | awk '$$2!="total" && $$1>600'); test -z "$$big" || { echo "over 600 lines:"; echo "$$big"; exit 1; }
 
-race: ## all tests with the race detector
+race: ## all tests with the race detector (needs a C compiler)
 	$(GO) test -race ./...
 
 fuzz: ## every fuzz target for FUZZTIME (3s)
