@@ -109,6 +109,27 @@ func TestBackoffResetsOnlyAfterProof(t *testing.T) {
 	}
 }
 
+// TestWhatComesWeeksApartIsNoRow: a daemon that is connected for months isn't stopped by its third mishap.
+func TestWhatComesWeeksApartIsNoRow(t *testing.T) {
+	s := &schedule{random: func() float64 { return 0.5 }}
+	bad := func(lasted time.Duration) (do string) {
+		s.lasted(lasted)
+		_, do = s.ended(time.Now(), End{Code: 1008}, RetryThrice)
+		return do
+	}
+	for range 5 {
+		if do := bad(24 * time.Hour); do != "" {
+			t.Fatal(do)
+		}
+	}
+	if do := bad(time.Minute); do != "" {
+		t.Fatal(do)
+	}
+	if do := bad(time.Minute); do == "" {
+		t.Fatal("goes on after the third")
+	}
+}
+
 func TestScheduleOfRefusedUpgrades(t *testing.T) {
 	s := &schedule{random: func() float64 { return 0.5 }}
 	if d, do := s.refused(503, 20*time.Second); do != "" || d < 20*time.Second || d > 32*time.Second {

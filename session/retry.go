@@ -68,6 +68,7 @@ const (
 	firstCeiling    = time.Second
 	mostBackoff     = 30 * time.Second
 	provenAfter     = 60 * time.Second // authenticated for so long, the backoff begins anew
+	rowEnds         = time.Hour        // a session of so long ends a row: what comes weeks apart isn't one
 	nowWithin       = 2 * time.Second  // what "at once, jittered" means
 	laterLeast      = time.Minute
 	laterMost       = 5 * time.Minute
@@ -104,6 +105,9 @@ func (s *schedule) backoff() time.Duration {
 func (s *schedule) lasted(d time.Duration) {
 	if d >= provenAfter {
 		s.failures = 0
+	}
+	if d >= rowEnds {
+		s.thrice = 0
 	}
 }
 

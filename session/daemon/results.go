@@ -54,6 +54,9 @@ func openShelf(dir string, bad func(name string, err error)) (*shelf, []*record,
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("daemon: the directory for results can't be made: %w", err)
 	}
+	if err := syncDir(filepath.Dir(dir)); err != nil { // what is kept in it is as safe as its own name
+		return nil, nil, fmt.Errorf("daemon: the directory for results can't be kept: %w", err)
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("daemon: the directory for results can't be read: %w", err)
