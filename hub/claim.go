@@ -130,6 +130,11 @@ func (h *Hub) routesFor(ctx context.Context, d *daemon) (list []store.Route, fit
 // were chosen under a projection that may be gone by now, so they are judged again by the one that the claim carries.
 func (h *Hub) claim(ctx context.Context, d *daemon, list []store.Route, n int) (int, error) {
 	cur := h.proj.Current()
+	if d.told.Load() != cur.Generation { // it would refuse jobs of a site that it wasn't told of
+		d.settle(n, nil)
+		d.resite() // its own turn tells it, and then claims
+		return 0, nil
+	}
 	stands := h.deviceStands(cur, d.runner, d.keyID, d.owner)
 	list = slices.DeleteFunc(list, func(r store.Route) bool { return !stands || !cur.MayCarry(projection.Route(r), d.owner) })
 	c, ok := d.claimOf(n)

@@ -28,6 +28,7 @@ type daemon struct {
 	remote  string
 
 	turn   turn
+	told   atomic.Uint64 // generation of the projection whose sites it was told last
 	number atomic.Uint64 // by the store; changes only when the session's presence had lapsed
 
 	mu       sync.Mutex
@@ -372,8 +373,12 @@ func (d *daemon) payload(g wire.Grant) session.Loader {
 
 func (d *daemon) pushSites() {
 	cur := d.hub.proj.Current()
+	if d.told.Load() == cur.Generation {
+		return
+	}
 	frame, err := wire.Encode(sitesFrame(cur.Projection, d.owner))
 	if err == nil {
 		d.push(frame)
 	}
+	d.told.Store(cur.Generation) // before its next claim looks
 }

@@ -44,7 +44,9 @@ func (h *Hub) admitDaemon(ctx context.Context, a Arrival) (Peer, wire.Welcome, e
 	if older != nil {
 		h.superseded(older)
 	}
-	h.addSites(&w, d.owner)
+	cur := h.proj.Current()
+	addSites(&w, cur, d.owner)
+	d.told.Store(cur.Generation)
 	h.judge(h.proj.Current(), d) // what came into force since the handshake began
 	d.see(ctx)
 	d.gained()
@@ -102,8 +104,8 @@ func (h *Hub) resume(ctx context.Context, a Arrival, d *daemon) (wire.Welcome, e
 	return w, nil
 }
 
-func (h *Hub) addSites(w *wire.Welcome, owner string) {
-	f := sitesFrame(h.proj.Current().Projection, owner)
+func addSites(w *wire.Welcome, cur *projection.Current, owner string) {
+	f := sitesFrame(cur.Projection, owner)
 	w.Sites, w.Successions, w.AwaitingConsent = f.Sites, f.Successions, f.AwaitingConsent
 }
 

@@ -122,7 +122,7 @@ func (h *Hub) apply(ctx context.Context) (done bool) {
 		done = h.recheck(ctx, cur, dev.Runner) && done
 	})
 	for _, d := range h.reg.allDaemons() {
-		if !old.SameFor(cur.Projection, d.owner) {
+		if !old.SameFor(cur.Projection, d.owner) || !d.told.CompareAndSwap(old.Generation, cur.Generation) {
 			d.resite()
 		}
 	}

@@ -279,3 +279,22 @@ func TestResultOutlivesItsDevice(t *testing.T) {
 		require.Equal(t, w.party("d1").identity, got[0].Device, "with the keys to verify it by")
 	})
 }
+
+// TestSitesComeBeforeTheirJobs: who wasn't told of the projection in force is told first, whoever claims for it.
+func TestSitesComeBeforeTheirJobs(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		site, d := w.site("shop"), w.daemon("d1", nil)
+		w.hub.reg.daemon("d1").told.Store(0)
+		site.enqueue("j")
+		synctest.Wait()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		var order []wire.FrameType
+		for _, f := range d.frames {
+			h, err := wire.DecodeHead(f)
+			require.NoError(t, err)
+			order = append(order, h.Type)
+		}
+		require.Equal(t, []wire.FrameType{wire.TypeSites, wire.TypeClaimed}, order)
+	})
+}

@@ -87,8 +87,10 @@ func (d *Daemon) judge(l *link, w *work) string {
 		return wire.ReleaseShutdown
 	case d.paused:
 		return wire.ReleasePause
-	case !d.sites.serves(w.stub.Site) || !d.runs(w.stub.Kind):
+	case d.sites.refused[w.stub.Site] || !d.runs(w.stub.Kind):
 		return wire.ReleaseRefused
+	case !d.sites.serves(w.stub.Site): // not yet, or not any more: no reason never to run it
+		return wire.ReleaseBackendDown
 	case d.ledger.byGrant[w.grant] != nil:
 		return ""
 	case d.ledger.busy() >= d.cfg.Slots, d.ledger.bytes+grantBytes(w.grant) > d.budget:

@@ -153,7 +153,7 @@ func TestOffersThatAreGivenBack(t *testing.T) {
 		before func(w *world)
 		reason string
 	}{
-		"unknown site":       {stub: func(_ *world, s *wire.Stub) { s.Site = newKeys(t).KeyID() }, reason: wire.ReleaseRefused},
+		"unknown site":       {stub: func(_ *world, s *wire.Stub) { s.Site = newKeys(t).KeyID() }, reason: wire.ReleaseBackendDown},
 		"unknown kind":       {stub: func(_ *world, s *wire.Stub) { s.Kind = "llm.paint" }, reason: wire.ReleaseRefused},
 		"another dialect":    {stub: func(_ *world, s *wire.Stub) { s.Audience = "public" }, reason: wire.ReleaseRefused},
 		"paused":             {before: func(w *world) { w.d.Pause() }, reason: wire.ReleasePause},

@@ -13,6 +13,7 @@ type sites struct {
 	listed map[string]wire.PublicIdentity
 	// lineage has, for each key that may name or sign for a site, its identity and the listed key that it belongs to.
 	lineage map[string]member
+	refused map[string]bool // keys that were told, and didn't verify or aren't trusted here
 }
 
 type member struct {
@@ -22,8 +23,9 @@ type member struct {
 
 // readSites verifies what a welcome or a sites push tells. An entry that doesn't verify is left out, loudly.
 func (d *Daemon) readSites(listed map[string]wire.PublicIdentity, chains map[string][]wire.Succession) sites {
-	s := sites{listed: map[string]wire.PublicIdentity{}, lineage: map[string]member{}}
+	s := sites{listed: map[string]wire.PublicIdentity{}, lineage: map[string]member{}, refused: map[string]bool{}}
 	for keyID, id := range listed {
+		s.refused[keyID] = true
 		own, err := id.KeyID()
 		if err != nil || own != keyID || id.Verify() != nil {
 			d.log.Warn().Str("site", printable(keyID)).Msg("a site's identity doesn't verify; its jobs are refused")
@@ -34,9 +36,15 @@ func (d *Daemon) readSites(listed map[string]wire.PublicIdentity, chains map[str
 			continue
 		}
 		s.listed[keyID] = id
+		delete(s.refused, keyID)
 	}
 	for keyID := range s.listed {
 		if err := wire.VerifyChain(chains[keyID], keyID); err != nil {
+			for _, link := range chains[keyID] {
+				if from, err := link.Identity.KeyID(); err == nil {
+					s.refused[from] = true
+				}
+			}
 			d.log.Warn().Str("site", keyID).Msg("a site's succession doesn't verify; its earlier keys are refused")
 			continue
 		}
