@@ -163,9 +163,6 @@ func TestHeartbeatsPassBulkOnASlowLink(t *testing.T) {
 }
 
 func TestVerySlowLink(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 35 s")
-	}
 	t.Parallel()
 	beat, all := slowLink(t, 200<<10)
 	t.Logf("heartbeat %v, all %v", beat, all)

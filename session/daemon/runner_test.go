@@ -1,3 +1,5 @@
+//go:build unix
+
 package daemon
 
 import (
@@ -11,7 +13,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,15 +29,7 @@ func generate(prompt string) Job {
 	return Job{Grant: grant("a"), Kind: KindGenerate, Size: "small", Prompt: Prompt{Text: prompt}}
 }
 
-func needsShell(t *testing.T) {
-	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("needs sh")
-	}
-}
-
 func TestExecAnswers(t *testing.T) {
-	needsShell(t)
 	a, err := sh(`read line; echo "$PUSHRELAY_KIND $PUSHRELAY_JOB: $line"`).Run(t.Context(), generate("hello"))
 	require.NoError(t, err)
 	assert.Equal(t, "llm.generate a: hello", a.Text)
@@ -47,7 +40,6 @@ func TestExecAnswers(t *testing.T) {
 }
 
 func TestExecFailures(t *testing.T) {
-	needsShell(t)
 	cases := map[string]struct {
 		run  *ExecRunner
 		want RunError
@@ -77,7 +69,6 @@ func TestExecFailures(t *testing.T) {
 }
 
 func TestExecStderrTail(t *testing.T) {
-	needsShell(t)
 	_, err := sh(`i=0; while [ $i -lt 500 ]; do echo line $i >&2; i=$((i+1)); done; exit 1`).Run(t.Context(), generate("x"))
 	var e *RunError
 	require.ErrorAs(t, err, &e)
@@ -87,7 +78,6 @@ func TestExecStderrTail(t *testing.T) {
 
 // TestExecCancelKillsTheTree starts children that ignore SIGTERM, and waits until none of them is left.
 func TestExecCancelKillsTheTree(t *testing.T) {
-	needsShell(t)
 	pids := filepath.Join(t.TempDir(), "pids")
 	require.NoError(t, syscall.Mkfifo(pids, 0o600))
 	r := sh(`trap '' TERM; (trap '' TERM; sleep 600) & echo $$ $! > "` + pids + `"; wait`)
@@ -123,7 +113,6 @@ func alive(pid int) bool {
 }
 
 func TestExecLeavesNoChildBehind(t *testing.T) {
-	needsShell(t)
 	r := sh(`sleep 600 >/dev/null 2>&1 & echo $!`)
 	a, err := r.Run(t.Context(), generate("x"))
 	require.NoError(t, err)
