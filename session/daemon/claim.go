@@ -3,9 +3,9 @@ package daemon
 import (
 	"context"
 	"errors"
-	"time"
 
 	"pushrelay/session"
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 )
 
@@ -155,7 +155,7 @@ func (d *Daemon) nextBatch(l *link) []wire.Grant {
 func (d *Daemon) accept(l *link, grants []wire.Grant) {
 	ctx, cancel := context.WithTimeout(l.ctx, acceptWithin)
 	defer cancel()
-	reply, err := request[wire.AcceptReply](ctx, l, func(dst []byte, id string) []byte {
+	reply, err := ask.Request[wire.AcceptReply](ctx, l.conn, maxTries, func(dst []byte, id string) []byte {
 		return wire.AppendGrants(dst, wire.TypeAccept, id, grants)
 	})
 	switch {
@@ -164,10 +164,10 @@ func (d *Daemon) accept(l *link, grants []wire.Grant) {
 			d.event(EventAccepted, g, "", "")
 		}
 		d.lose(reply.Lost, wire.LostUnaccepted)
-	case ended(err), passing(err), errors.Is(err, errGarbled):
-		d.log.Warn().Str("error", saying(err)).Int("jobs", len(grants)).Msg("an accept wasn't answered; the relay says later what became of it")
+	case ended(err), ask.Passing(err), errors.Is(err, ask.ErrGarbled):
+		d.log.Warn().Str("error", ask.Saying(err)).Int("jobs", len(grants)).Msg("an accept wasn't answered; the relay says later what became of it")
 	default:
-		d.log.Warn().Str("error", saying(err)).Int("jobs", len(grants)).Msg("the relay refused an accept; its jobs are dropped")
+		d.log.Warn().Str("error", ask.Saying(err)).Int("jobs", len(grants)).Msg("the relay refused an accept; its jobs are dropped")
 		d.lose(grants, wire.LostUnaccepted)
 	}
 }
@@ -183,11 +183,11 @@ func (d *Daemon) releaseSoon(l *link, grants []wire.Grant, reason string) {
 // release gives grants back. When it isn't answered they go back with the next hello, which doesn't name them.
 func (d *Daemon) release(ctx context.Context, l *link, grants []wire.Grant, reason string) {
 	for batch := range batches(grants) {
-		_, err := request[wire.ReleaseReply](ctx, l, func(dst []byte, id string) []byte {
+		_, err := ask.Request[wire.ReleaseReply](ctx, l.conn, maxTries, func(dst []byte, id string) []byte {
 			return wire.AppendRelease(dst, id, batch, reason)
 		})
 		if err != nil && !ended(err) {
-			d.log.Warn().Str("error", saying(err)).Int("jobs", len(batch)).Msg("jobs couldn't be given back; they go back when their leases end")
+			d.log.Warn().Str("error", ask.Saying(err)).Int("jobs", len(batch)).Msg("jobs couldn't be given back; they go back when their leases end")
 		}
 		for _, g := range batch {
 			d.event(EventReleased, g, "", reason)
@@ -207,50 +207,7 @@ func batches(grants []wire.Grant) func(yield func([]wire.Grant) bool) {
 	}
 }
 
-// request sends a small request and reads its answer; errors that may pass are tried again, three times in all.
-func request[T any](ctx context.Context, l *link, build func(dst []byte, id string) []byte) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestPatience)
-	defer cancel()
-	var zero T
-	for try := 1; ; try++ {
-		raw, err := l.conn.Request(ctx, build)
-		if err == nil {
-			return read[T](raw)
-		}
-		if !passing(err) || try == maxTries || sleep(ctx, pause(try, err)) != nil {
-			return zero, err
-		}
-	}
-}
-
-// errGarbled means that an answer of the relay can't be read: whether the request took effect is unknown.
-var errGarbled = errors.New("daemon: the relay's answer can't be read")
-
-// read decodes an answer. What is wrong with it isn't a refusal, so its error isn't one.
-func read[T any](raw []byte) (T, error) {
-	v, err := wire.Decode[T](raw)
-	if err != nil {
-		return v, errGarbled
-	}
-	return v, nil
-}
-
-// passing reports a refusal after which the same request may succeed.
-func passing(err error) bool {
-	var e *wire.Error
-	return errors.As(err, &e) && (e.Code == wire.CodeServerError || e.Code == wire.CodeRateLimited)
-}
-
 // ended reports that there is no answer because the session, or our patience, ended.
 func ended(err error) bool {
 	return errors.Is(err, session.ErrEnded) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// pause is how long to wait before the next try: what the relay asked for, else doubling from a quarter second to 30 s.
-func pause(try int, err error) time.Duration {
-	var e *wire.Error
-	if errors.As(err, &e) && e.RetryAfter > 0 {
-		return min(time.Duration(e.RetryAfter)*time.Second, 5*time.Minute)
-	}
-	return min(250*time.Millisecond<<min(try-1, 10), 30*time.Second)
 }

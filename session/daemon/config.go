@@ -26,7 +26,6 @@ const (
 	resendFirst       = 5 * time.Second
 	politeStop        = 2 * time.Second
 	acceptWithin      = 4 * time.Second // of the relay's 5 s
-	requestPatience   = 2 * time.Minute
 	defaultClientName = "pushrelay-daemon"
 	defaultVersion    = "dev"
 )

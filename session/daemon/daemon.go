@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/rs/zerolog"
 
 	"pushrelay/session"
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 )
 
@@ -94,7 +94,7 @@ func (d *Daemon) openState() error {
 		d.log.Warn().Int("lines", skipped).Msg("the record of finished grants is damaged; the rest of it is used")
 	}
 	shelf, records, err := openShelf(filepath.Join(d.cfg.StateDir, "results"), func(name string, err error) {
-		d.log.Error().Str("error", saying(err)).Str("file", name).Msg("a kept result is damaged and was set aside; its job will run again")
+		d.log.Error().Str("error", ask.Saying(err)).Str("file", name).Msg("a kept result is damaged and was set aside; its job will run again")
 	})
 	if err != nil {
 		return errors.Join(err, d.closeState())
@@ -283,7 +283,7 @@ func (d *Daemon) announce(ctx context.Context, l *link) {
 		return append(dst, b...)
 	})
 	if err != nil {
-		d.log.Warn().Str("error", saying(err)).Msg("the relay wasn't told whether jobs are wanted; the next hello tells it")
+		d.log.Warn().Str("error", ask.Saying(err)).Msg("the relay wasn't told whether jobs are wanted; the next hello tells it")
 	}
 }
 
@@ -291,15 +291,4 @@ func (d *Daemon) announce(ctx context.Context, l *link) {
 func (d *Daemon) touch() {
 	close(d.changed)
 	d.changed = make(chan struct{})
-}
-
-func sleep(ctx context.Context, t time.Duration) error {
-	timer := time.NewTimer(t)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

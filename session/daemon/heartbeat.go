@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 )
 
@@ -73,11 +74,11 @@ func (d *Daemon) beat(l *link) error {
 	})
 	var reply wire.HeartbeatReply
 	if err == nil {
-		reply, err = read[wire.HeartbeatReply](raw)
+		reply, err = ask.Read[wire.HeartbeatReply](raw)
 	}
 	if err != nil {
 		if l.ctx.Err() == nil {
-			d.log.Warn().Str("error", saying(err)).Msg("a heartbeat wasn't answered; the next one tries again")
+			d.log.Warn().Str("error", ask.Saying(err)).Msg("a heartbeat wasn't answered; the next one tries again")
 		}
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pushrelay/session"
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 )
 
@@ -58,7 +59,7 @@ func (d *Daemon) welcome(ctx context.Context, c conn, w wire.Welcome) {
 	if old != nil {
 		d.leave(old)
 	}
-	d.log.Info().Str("session", printable(c.SessionID())).Int("sites", len(view.listed)).Int("awaitingConsent", len(w.AwaitingConsent)).
+	d.log.Info().Str("session", ask.Printable(c.SessionID())).Int("sites", len(view.listed)).Int("awaitingConsent", len(w.AwaitingConsent)).
 		Int64("skewMs", w.SkewMs).Msg("connected")
 	d.event(EventConnected, wire.Grant{}, "", c.SessionID())
 	d.lose(w.Lost, "")
@@ -99,7 +100,7 @@ func (d *Daemon) ended(c conn, end session.End) {
 	d.touch()
 	d.mu.Unlock()
 	d.leave(l)
-	d.log.Info().Str("session", printable(c.SessionID())).Str("reason", string(end.Reason)).Msg("disconnected")
+	d.log.Info().Str("session", ask.Printable(c.SessionID())).Str("reason", string(end.Reason)).Msg("disconnected")
 	d.event(EventDisconnected, wire.Grant{}, "", string(end.Reason))
 }
 
@@ -138,7 +139,7 @@ func (d *Daemon) push(c conn, head wire.Head, frame []byte) {
 		err = errors.New("daemon: a push of a type that this version doesn't know")
 	}
 	if err != nil {
-		d.log.Warn().Str("error", saying(err)).Str("type", printable(string(head.Type))).Msg("a frame of the relay was dropped")
+		d.log.Warn().Str("error", ask.Saying(err)).Str("type", ask.Printable(string(head.Type))).Msg("a frame of the relay was dropped")
 	}
 }
 
@@ -177,7 +178,7 @@ func (d *Daemon) lose(grants []wire.Grant, reason string) {
 	d.mu.Unlock()
 	for _, w := range gone {
 		d.forget(w)
-		d.grantLog(w.grant).Str("reason", printable(reason)).Msg("the grant is lost")
+		d.grantLog(w.grant).Str("reason", ask.Printable(reason)).Msg("the grant is lost")
 		d.event(EventLost, w.grant, w.stub.Kind, reason)
 	}
 }

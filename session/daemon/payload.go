@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 	"pushrelay/wire/seal"
 )
@@ -136,22 +137,22 @@ func (d *Daemon) fetch(l *link, w *work) {
 		raw, err := l.conn.Request(l.ctx, func(dst []byte, id string) []byte { return wire.AppendFetch(dst, id, g) })
 		if err == nil {
 			var reply wire.FetchReply
-			if reply, err = read[wire.FetchReply](raw); err == nil {
+			if reply, err = ask.Read[wire.FetchReply](raw); err == nil {
 				d.begin(l, g, reply.Envelope)
 				return
 			}
-			d.log.Warn().Str("error", saying(err)).Msg("the answer to a fetch can't be read")
+			d.log.Warn().Str("error", ask.Saying(err)).Msg("the answer to a fetch can't be read")
 			return
 		}
 		var refused *wire.Error
 		switch {
 		case ended(err) || !errors.As(err, &refused) || refused.Code == wire.CodeNotReady:
 			return
-		case !passing(err):
+		case !ask.Passing(err):
 			d.unfetched(l, w, string(refused.Code))
 			return
 		}
-		if sleep(l.ctx, pause(try, err)) != nil {
+		if ask.Sleep(l.ctx, ask.Pause(try, err)) != nil {
 			return
 		}
 	}
@@ -176,7 +177,7 @@ func (d *Daemon) unfetched(l *link, w *work, code string) {
 	if !waits {
 		return
 	}
-	d.grantLog(w.grant).Str("code", printable(code)).Msg("the payload is not to be had; the grant is dropped")
+	d.grantLog(w.grant).Str("code", ask.Printable(code)).Msg("the payload is not to be had; the grant is dropped")
 	d.event(EventLost, w.grant, w.stub.Kind, code)
 	d.releaseSoon(l, []wire.Grant{w.grant}, wire.ReleaseRefused)
 }

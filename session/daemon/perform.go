@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 	"pushrelay/wire/seal"
 )
@@ -21,7 +22,7 @@ const (
 func (d *Daemon) perform(ctx context.Context, l *link, w *work, view sites, envelope []byte) {
 	got, err := d.open(w, view, envelope)
 	if err != nil {
-		d.grantLog(w.grant).Str("error", saying(err)).Msg("a payload doesn't verify and was not run")
+		d.grantLog(w.grant).Str("error", ask.Saying(err)).Msg("a payload doesn't verify and was not run")
 		d.handBack(l, w, wire.ReleaseRefused)
 		return
 	}
@@ -74,9 +75,9 @@ func (d *Daemon) call(ctx context.Context, j Job) (a Answer, err error) {
 func why(err error) string {
 	var e *RunError
 	if errors.As(err, &e) {
-		return printable(e.Code)
+		return ask.Printable(e.Code)
 	}
-	return saying(err)
+	return ask.Saying(err)
 }
 
 // firstTimeDown says whether the job wasn't given back for a backend before.
@@ -160,7 +161,7 @@ func (d *Daemon) finish(w *work, sender wire.PublicIdentity, r seal.Result) {
 	}
 	rec, envelope, err := d.sealed(w.grant, w.stub, to, r)
 	if err != nil {
-		d.grantLog(w.grant).Str("error", saying(err)).Msg("a result can't be sealed; the job is given back")
+		d.grantLog(w.grant).Str("error", ask.Saying(err)).Msg("a result can't be sealed; the job is given back")
 		d.handBack(nil, w, wire.ReleaseRefused)
 		return
 	}
@@ -179,10 +180,10 @@ func (d *Daemon) finish(w *work, sender wire.PublicIdentity, r seal.Result) {
 // keep writes a result down and makes the work finished; false when the grant was lost meanwhile.
 func (d *Daemon) keep(w *work, rec *record, envelope []byte) bool {
 	if err := d.history.add(w.grant); err != nil {
-		d.log.Error().Str("error", saying(err)).Msg("a finished grant can't be recorded; make room in StateDir")
+		d.log.Error().Str("error", ask.Saying(err)).Msg("a finished grant can't be recorded; make room in StateDir")
 	}
 	if err := d.shelf.put(rec, envelope); err != nil {
-		d.log.Error().Str("error", saying(err)).Msg("a result is kept in memory only; make room in StateDir")
+		d.log.Error().Str("error", ask.Saying(err)).Msg("a result is kept in memory only; make room in StateDir")
 		rec.kept = envelope
 	}
 	d.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 	"pushrelay/wire/seal"
 )
@@ -66,8 +67,8 @@ func (d *Daemon) send(l *link, w *work, tried chan<- struct{}) {
 			d.settle(w, "refused")
 			return
 		}
-		d.grantLog(w.grant).Str("error", saying(err)).Msg("a result wasn't taken; it is kept and sent again")
-		if sleep(l.ctx, pause(try, err)) != nil {
+		d.grantLog(w.grant).Str("error", ask.Saying(err)).Msg("a result wasn't taken; it is kept and sent again")
+		if ask.Sleep(l.ctx, ask.Pause(try, err)) != nil {
 			return
 		}
 	}
@@ -103,7 +104,7 @@ func (d *Daemon) sendOnce(l *link, w *work) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	reply, err := read[wire.ResultReply](raw)
+	reply, err := ask.Read[wire.ResultReply](raw)
 	switch {
 	case err != nil:
 		return "", err
@@ -117,7 +118,7 @@ func (d *Daemon) sendOnce(l *link, w *work) (string, error) {
 
 // unreadable handles a kept result that the disk doesn't give back: the site is told an error rather than nothing.
 func (d *Daemon) unreadable(w *work, err error) (string, error) {
-	d.grantLog(w.grant).Str("error", saying(err)).Msg("a kept result can't be read; an error is reported in its place")
+	d.grantLog(w.grant).Str("error", ask.Saying(err)).Msg("a kept result can't be read; an error is reported in its place")
 	if d.replace(w, "result-lost", "the device finished the job and then lost the answer; try again") {
 		return "", errReplaced
 	}
@@ -148,14 +149,14 @@ func (d *Daemon) settle(w *work, answer string) {
 	d.touch()
 	d.mu.Unlock()
 	d.forget(w)
-	d.grantLog(w.grant).Str("answer", printable(answer)).Msg("the result is reported")
+	d.grantLog(w.grant).Str("answer", ask.Printable(answer)).Msg("the result is reported")
 	d.event(EventReported, w.grant, w.stub.Kind, answer)
 }
 
 // forget removes what the disk has of a grant that is over.
 func (d *Daemon) forget(w *work) {
 	if err := d.shelf.drop(w.grant); err != nil {
-		d.log.Error().Str("error", saying(err)).Msg("a result that is over can't be removed; the relay will be asked about it again")
+		d.log.Error().Str("error", ask.Saying(err)).Msg("a result that is over can't be removed; the relay will be asked about it again")
 	}
 }
 
@@ -182,7 +183,7 @@ func (d *Daemon) replace(w *work, code, message string) bool {
 		Outcome: seal.Failed(code, message, true), Ran: seal.Ran{Model: unknownWhat, BackendClass: "process"},
 	})
 	if err != nil {
-		d.log.Error().Str("error", saying(err)).Msg("an error can't be sealed in place of a result")
+		d.log.Error().Str("error", ask.Saying(err)).Msg("an error can't be sealed in place of a result")
 		return false
 	}
 	d.grantLog(w.grant).Str("code", code).Msg("an error takes the place of a result")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 )
 
@@ -28,7 +29,7 @@ func (d *Daemon) readSites(listed map[string]wire.PublicIdentity, chains map[str
 		s.refused[keyID] = true
 		own, err := id.KeyID()
 		if err != nil || own != keyID || id.Verify() != nil {
-			d.log.Warn().Str("site", printable(keyID)).Msg("a site's identity doesn't verify; its jobs are refused")
+			d.log.Warn().Str("site", ask.Printable(keyID)).Msg("a site's identity doesn't verify; its jobs are refused")
 			continue
 		}
 		if d.cfg.TrustSite != nil && !d.cfg.TrustSite(keyID, id) {
@@ -111,20 +112,7 @@ func (d *Daemon) sitesPush(frame []byte) error {
 	return nil
 }
 
-// saying is an error as a log line may have it: a refusal's text comes from the relay.
-func saying(err error) string { return printable(err.Error()) }
-
-// printable makes a peer's text fit for a log line: quoted characters escaped, at most 200 bytes of it.
-func printable(s string) string {
-	const most = 200
-	if len(s) > most {
-		s = s[:most]
-	}
-	q := strconv.QuoteToASCII(s)
-	return q[1 : len(q)-1]
-}
-
 // grantLog begins a line about a grant.
 func (d *Daemon) grantLog(g wire.Grant) *zerolog.Event {
-	return d.log.Info().Str("job", printable(g.JobID)).Str("lease", printable(g.LeaseID))
+	return d.log.Info().Str("job", ask.Printable(g.JobID)).Str("lease", ask.Printable(g.LeaseID))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 )
 
@@ -60,7 +61,7 @@ func (s *Site) collectSome(l *link) bool {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, requestPatience)
 	defer cancel()
-	_, err := request[wire.OKReply](ctx, l, func(dst []byte, id string) []byte {
+	_, err := ask.Request[wire.OKReply](ctx, l.conn, maxTries, func(dst []byte, id string) []byte {
 		return wire.AppendGrants(dst, wire.TypeCollected, id, batch)
 	})
 	s.mu.Lock()
@@ -72,7 +73,7 @@ func (s *Site) collectSome(l *link) bool {
 	s.mu.Unlock()
 	if err != nil {
 		if !ended(err) {
-			s.log.Warn().Str("error", saying(err)).Int("jobs", n).Msg("handled results couldn't be collected; the relay offers them again")
+			s.log.Warn().Str("error", ask.Saying(err)).Int("jobs", n).Msg("handled results couldn't be collected; the relay offers them again")
 		}
 		return false
 	}

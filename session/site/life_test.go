@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pushrelay/session"
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 	"pushrelay/wire/seal"
 )
@@ -243,7 +244,7 @@ func TestLargePayloadsAreAnnounced(t *testing.T) {
 		"loaded": func(j *Job) { j.Payload, j.Load = nil, func(context.Context) ([]byte, error) { return large, nil } },
 		"slow": func(j *Job) {
 			plain := j.Payload
-			j.Payload, j.Load = nil, func(ctx context.Context) ([]byte, error) { return plain, sleep(ctx, 5*time.Second) }
+			j.Payload, j.Load = nil, func(ctx context.Context) ([]byte, error) { return plain, ask.Sleep(ctx, 5*time.Second) }
 		},
 	}
 	for name, tweak := range cases {

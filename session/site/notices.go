@@ -5,6 +5,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 )
 
@@ -86,7 +87,7 @@ func (s *Site) unhandled(err error) *zerolog.Event {
 func (s *Site) tell(n Notice) error {
 	if s.cfg.OnNotice != nil {
 		if err := guard(func() error { return s.cfg.OnNotice(s.calls, n) }); err != nil {
-			s.unhandled(err).Str("error", saying(err)).Str("job", printable(n.JobID)).Msg("a notice wasn't handled")
+			s.unhandled(err).Str("error", ask.Saying(err)).Str("job", ask.Printable(n.JobID)).Msg("a notice wasn't handled")
 			return err
 		}
 	}

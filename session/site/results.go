@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 	"pushrelay/wire/seal"
 )
@@ -116,11 +117,11 @@ func (s *Site) result(g wire.Grant, j wire.ResultJob) {
 		seen = s.handled.seen(key)
 		s.mu.Unlock()
 	} else {
-		s.log.Warn().Str("error", saying(r.Err)).Str("job", printable(j.JobID)).Msg("a result doesn't verify")
+		s.log.Warn().Str("error", ask.Saying(r.Err)).Str("job", ask.Printable(j.JobID)).Msg("a result doesn't verify")
 	}
 	if !seen {
 		if err := guard(func() error { return s.cfg.OnResult(s.calls, r) }); err != nil {
-			s.unhandled(err).Str("error", saying(err)).Str("job", printable(j.JobID)).Msg("a result wasn't handled; the relay offers it again")
+			s.unhandled(err).Str("error", ask.Saying(err)).Str("job", ask.Printable(j.JobID)).Msg("a result wasn't handled; the relay offers it again")
 			return
 		}
 		s.event(EventResult, j.JobID, j.LeaseID, j.Disposition)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 	"pushrelay/wire/seal"
 )
@@ -207,11 +208,11 @@ func (s *Site) sealing(l *link, grants []wire.Grant) {
 	if len(grants) == 0 {
 		return
 	}
-	_, err := request[wire.OKReply](l.ctx, l, func(dst []byte, id string) []byte {
+	_, err := ask.Request[wire.OKReply](l.ctx, l.conn, maxTries, func(dst []byte, id string) []byte {
 		return wire.AppendGrants(dst, wire.TypeSealing, id, grants)
 	})
 	if err != nil && !ended(err) {
-		s.log.Warn().Str("error", saying(err)).Int("jobs", len(grants)).Msg("the relay doesn't wait longer for these payloads")
+		s.log.Warn().Str("error", ask.Saying(err)).Int("jobs", len(grants)).Msg("the relay doesn't wait longer for these payloads")
 	}
 }
 
@@ -221,12 +222,12 @@ func (s *Site) decline(l *link, grants []wire.Grant, why error) {
 	if errors.Is(why, errUnknown) && s.strangers.Swap(true) {
 		line = s.log.Debug() // there may be thousands of them
 	}
-	line.Str("why", saying(why)).Int("jobs", len(grants)).Msg("payloads are not sealed")
-	_, err := request[wire.OKReply](l.ctx, l, func(dst []byte, id string) []byte {
+	line.Str("why", ask.Saying(why)).Int("jobs", len(grants)).Msg("payloads are not sealed")
+	_, err := ask.Request[wire.OKReply](l.ctx, l.conn, maxTries, func(dst []byte, id string) []byte {
 		return wire.AppendGrants(dst, wire.TypeDecline, id, grants)
 	})
 	if err != nil && !ended(err) {
-		s.log.Warn().Str("error", saying(err)).Msg("a decline wasn't taken; the device waits for nothing")
+		s.log.Warn().Str("error", ask.Saying(err)).Msg("a decline wasn't taken; the device waits for nothing")
 	}
 	for _, g := range grants {
 		s.event(EventDeclined, g.JobID, g.LeaseID, "")
@@ -241,12 +242,12 @@ func (s *Site) hand(l *link, t *task, raw []byte) {
 			return [][]byte{wire.AppendSealHead(nil, id, g.JobID, g.LeaseID), raw, wire.AppendTail(nil)}
 		})
 		if err == nil {
-			_, err = read[wire.StateReply](answer)
+			_, err = ask.Read[wire.StateReply](answer)
 		}
 		if ended(err) {
 			return
 		}
-		if err != nil && passing(err) && try < maxTries && sleep(l.ctx, pause(try, err)) == nil {
+		if err != nil && ask.Passing(err) && try < maxTries && ask.Sleep(l.ctx, ask.Pause(try, err)) == nil {
 			continue
 		}
 		s.handed(t, err)
@@ -261,7 +262,7 @@ func (s *Site) handed(t *task, err error) {
 	}
 	s.mu.Unlock()
 	if err != nil {
-		s.log.Info().Str("error", saying(err)).Str("job", printable(t.job.JobID)).Msg("a sealed payload came too late")
+		s.log.Info().Str("error", ask.Saying(err)).Str("job", ask.Printable(t.job.JobID)).Msg("a sealed payload came too late")
 		return
 	}
 	s.event(EventSealed, t.job.JobID, t.job.LeaseID, "")

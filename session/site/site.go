@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"pushrelay/session"
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 )
 
@@ -209,7 +210,7 @@ func (s *Site) welcome(ctx context.Context, c conn, w wire.Welcome) {
 	if old != nil {
 		old.cancel()
 	}
-	s.log.Info().Str("session", printable(c.SessionID())).Int64("skewMs", w.SkewMs).Bool("relayForgot", forgot).Msg("connected")
+	s.log.Info().Str("session", ask.Printable(c.SessionID())).Int64("skewMs", w.SkewMs).Bool("relayForgot", forgot).Msg("connected")
 	s.event(EventConnected, "", "", c.SessionID())
 	for _, id := range dropped {
 		s.noticed(Notice{JobID: id, Why: WhyCancelled})
@@ -254,7 +255,7 @@ func (s *Site) ended(c conn, end session.End) {
 	s.touch()
 	s.mu.Unlock()
 	l.cancel()
-	s.log.Info().Str("session", printable(c.SessionID())).Str("reason", string(end.Reason)).Msg("disconnected")
+	s.log.Info().Str("session", ask.Printable(c.SessionID())).Str("reason", string(end.Reason)).Msg("disconnected")
 	s.event(EventDisconnected, "", "", string(end.Reason))
 }
 
@@ -280,7 +281,7 @@ func (s *Site) push(c conn, head wire.Head, frame []byte) {
 		err = errors.New("site: a push of a type that this version doesn't know")
 	}
 	if err != nil {
-		s.log.Warn().Str("error", saying(err)).Str("type", printable(string(head.Type))).Msg("a frame of the relay was dropped")
+		s.log.Warn().Str("error", ask.Saying(err)).Str("type", ask.Printable(string(head.Type))).Msg("a frame of the relay was dropped")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pushrelay/session"
+	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
 )
 
@@ -150,7 +151,7 @@ func (s *Site) enqueue(l *link, batch []*entry) {
 	}
 	var reply wire.EnqueueReply
 	if err == nil {
-		if reply, err = read[wire.EnqueueReply](raw); err == nil && len(reply.Jobs) != len(batch) {
+		if reply, err = ask.Read[wire.EnqueueReply](raw); err == nil && len(reply.Jobs) != len(batch) {
 			err = errors.New("site: the relay answered for another number of jobs than were sent")
 		}
 	}
@@ -198,8 +199,8 @@ func (s *Site) refused(l *link, e *entry, err error) {
 	before := e.told
 	e.sender = nil
 	s.touch()
-	if passing(err) && (before || wire.AsError(err).Code == wire.CodeServerError) {
-		e.retryAt = time.Now().Add(pause(1, err))
+	if ask.Passing(err) && (before || wire.AsError(err).Code == wire.CodeServerError) {
+		e.retryAt = time.Now().Add(ask.Pause(1, err))
 		s.unsent = append(s.unsent, e)
 		s.mu.Unlock()
 		poke(l.enqueue)
@@ -245,7 +246,7 @@ func (s *Site) cancelSome(ctx context.Context, ids []string) ([]bool, error) {
 		if !s.withdraw(ctx, l, ids) {
 			continue // the session, or ctx, ended
 		}
-		reply, err := request[wire.CancelReply](ctx, l, func(dst []byte, id string) []byte {
+		reply, err := ask.Request[wire.CancelReply](ctx, l.conn, maxTries, func(dst []byte, id string) []byte {
 			return wire.AppendCancelJobs(dst, id, ids)
 		})
 		if err == nil && len(reply.Cancelled) != len(ids) {
