@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -21,8 +22,7 @@ func (h *Hub) refusal(ctx context.Context, what string, err error) *wire.Error {
 	}
 	var r *store.Refusal
 	if !errors.As(err, &r) {
-		h.storeFailed(ctx, what, err)
-		return wire.Unavailable(1, "the relay can't do this just now; try again")
+		return h.unavailable(ctx, what, err)
 	}
 	switch r.Code {
 	case store.CodeNotFound:
@@ -50,9 +50,23 @@ func (h *Hub) refusal(ctx context.Context, what string, err error) *wire.Error {
 	case store.CodeBadID:
 		return wire.BadRequest("an id must have 1 to %d bytes and no U+0000", wire.MaxIDBytes)
 	}
-	h.storeFailed(ctx, what, err)
-	return wire.Unavailable(1, "the relay can't do this just now; try again")
+	return h.unavailable(ctx, what, err)
 }
+
+// unavailable answers a call that the store failed. The longer the outage, the later clients are asked to come again,
+// each at another time: what they resend may be megabytes.
+func (h *Hub) unavailable(ctx context.Context, what string, err error) *wire.Error {
+	h.storeFailed(ctx, what, err)
+	most := min(1+int(h.upset.lasts()/retryPerOutage), maxRetryAfter)
+	return wire.Unavailable(1+rand.IntN(most), "the relay can't do this just now; try again")
+}
+
+// retryPerOutage is how much outage adds a second to the longest time until a client comes again, maxRetryAfter where
+// that ends.
+const (
+	retryPerOutage = 4 * time.Second
+	maxRetryAfter  = 15
+)
 
 // spareBytes is what a frame may be longer than its envelope, for the envelope to be kept within it.
 const spareBytes = 1 << 10
@@ -94,12 +108,25 @@ func (h *Hub) storeFailed(ctx context.Context, what string, err error) {
 	h.upset.failed++
 	h.upset.mu.Unlock()
 	if first {
-		h.log.Error().Err(err).Str("call", what).Msg("the store fails; sessions stay, work waits until it is back")
+		h.log.Error().Err(err).AnErr("medium", h.mediumErr()).Str("call", what).Msg("the store fails; sessions stay, work waits until it is back")
 	}
 }
 
-// storeWorks is called by the loops after a call that went well.
+// lasts answers for how long the store has been failing.
+func (t *trouble) lasts() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failed == 0 {
+		return 0
+	}
+	return since(t.since)
+}
+
+// storeWorks is called by the loops after a read that went well, which says little of a medium that takes no writes.
 func (h *Hub) storeWorks() {
+	if h.mediumErr() != nil {
+		return
+	}
 	h.upset.mu.Lock()
 	failed, began := h.upset.failed, h.upset.since
 	h.upset.failed = 0
@@ -107,4 +134,12 @@ func (h *Hub) storeWorks() {
 	if failed > 0 {
 		h.log.Info().Int("failed_calls", failed).Dur("after", since(began)).Msg("the store works again")
 	}
+}
+
+// mediumErr answers why the store can't keep anything just now, nil when it can or doesn't say.
+func (h *Hub) mediumErr() error {
+	if medium, ok := h.store.(store.Medium); ok {
+		return medium.Err()
+	}
+	return nil
 }

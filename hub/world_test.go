@@ -115,13 +115,19 @@ func (w *world) parse(e *projection.Example) *projection.Projection {
 // inWorld runs f with a running hub; afterwards the hub has ended cleanly.
 func inWorld(t *testing.T, set Settings, f func(w *world)) {
 	t.Helper()
+	inWorldOf(t, set, zerolog.Nop(), func(s store.RoutingStore) store.RoutingStore { return s }, f)
+}
+
+// inWorldOf is inWorld with a log and with a store around the world's own.
+func inWorldOf(t *testing.T, set Settings, log zerolog.Logger, around func(store.RoutingStore) store.RoutingStore, f func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			t: t, store: &switchStore{RoutingStore: memory.New(memory.Options{})}, parties: map[string]party{},
 			obs: &counts{n: map[Counter]int{}, by: map[store.Why]int{}}, ended: make(chan error, 1),
 		}
 		w.holder = projection.NewHolder(w.parse(w.basic()))
-		hub, err := New(Config{Store: w.store, Projection: w.holder, Settings: set, Log: zerolog.Nop(), Observer: w.obs, RelayVersion: "test"})
+		hub, err := New(Config{Store: around(w.store), Projection: w.holder, Settings: set, Log: log, Observer: w.obs, RelayVersion: "test"})
 		require.NoError(t, err)
 		w.hub = hub
 		ctx, cancel := context.WithCancel(t.Context())

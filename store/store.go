@@ -176,6 +176,12 @@ type Keeper interface {
 	Close() error
 }
 
+// Medium is implemented besides by stores that keep things and can be out while reads go on.
+type Medium interface {
+	// Err answers why nothing can be kept just now, nil while commits succeed. It never blocks.
+	Err() error
+}
+
 // Watcher is a bounded stream of events. An overflow or a reconnect shows as one EventResync: read again.
 type Watcher interface {
 	// Wait blocks until there is at least one event and answers all that wait, in order. After Close, or when the
