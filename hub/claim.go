@@ -15,10 +15,9 @@ import (
 // maxCompared is how many daemons of one owner are compared for a route; of more, a random part is.
 const maxCompared = 64
 
-// pick answers the least loaded daemon that may take what waits on the route, with how many jobs to ask for; that many
+// pick answers the least loaded daemon that, under a projection, may take what waits on the route, with how many jobs to ask for; that many
 // are reserved in its slots until claim has run.
-func (h *Hub) pick(key store.Route, lanes []laneCount, asked []*daemon) (*daemon, int) {
-	cur := h.proj.Current()
+func (h *Hub) pick(cur *projection.Current, key store.Route, lanes []laneCount, asked []*daemon) (*daemon, int) {
 	for {
 		var best choice
 		for _, owner := range cur.Carriers(projection.Route(key)) {
@@ -81,7 +80,8 @@ func (c *choice) consider(other choice) {
 // claimFor lets a daemon with room claim over its routes that are known to hold something.
 func (h *Hub) claimFor(ctx context.Context, d *daemon) {
 	for ctx.Err() == nil && !h.stopped.Load() && d.room() > 0 {
-		list, fit := h.routesFor(ctx, d)
+		cur := h.proj.Current()
+		list, fit := h.routesFor(ctx, cur, d)
 		if len(list) == 0 {
 			return
 		}
@@ -89,56 +89,73 @@ func (h *Hub) claimFor(ctx context.Context, d *daemon) {
 		if n == 0 {
 			return
 		}
-		if granted, err := h.claim(ctx, d, list, n); err != nil || granted < n {
+		if granted, err := h.claim(ctx, cur, d, list, n); err != nil || granted < n {
 			return
 		}
 	}
 }
 
-// routesFor answers the daemon's routes with something for it, and how many jobs that is. It goes over the smaller of two
-// sets: what the daemon may carry, or where something may wait.
-func (h *Hub) routesFor(ctx context.Context, d *daemon) (list []store.Route, fit int) {
-	cur := h.proj.Current()
-	consider := func(r *route) {
-		if r == nil || r.total.Load() <= 0 {
-			return
+// routesFor answers the daemon's routes with something for it under a projection, and how many jobs that is.
+func (h *Hub) routesFor(ctx context.Context, cur *projection.Current, d *daemon) (list []store.Route, fit int) {
+	known := d.routes(cur)
+	list = make([]store.Route, 0, len(known))
+	for _, r := range known {
+		if r.total.Load() <= 0 {
+			continue
 		}
 		var buf [4]laneCount
 		lanes, ok := r.lanes(buf[:0])
 		if !ok {
-			return
+			continue
 		}
 		if _, _, n := d.offerable(r.key, lanes); n > 0 && r.site.present(ctx) {
 			list, fit = append(list, r.key), fit+n
 		}
 	}
-	if own := cur.Routes(d.owner); len(own) <= h.routes.size() {
-		for _, key := range own {
-			consider(h.routes.find(store.Route(key)))
-		}
-		return list, fit
-	}
-	for _, r := range h.routes.snapshot() {
-		if cur.MayCarry(projection.Route(r.key), d.owner) {
-			consider(r)
-		}
-	}
 	return list, fit
 }
 
+// ownRoutes are the routes that a daemon may carry and that something was seen on: a daemon claims whenever it gains room,
+// and would look up all of them each time.
+type ownRoutes struct {
+	under   *projection.Current // nil: not looked up yet
+	version uint64              // of the hub's routes
+	list    []*route
+}
+
+// routes answers the daemon's routes under a projection. It goes over the smaller of two sets: what the daemon may carry, or
+// where something may wait. Only the daemon's turn calls it.
+func (d *daemon) routes(cur *projection.Current) []*route {
+	rs, own := &d.hub.routes, &d.own
+	version := rs.version.Load() // before the look, so that a route made meanwhile is looked for next time
+	if own.under == cur && own.version == version {
+		return own.list
+	}
+	own.under, own.version = cur, version
+	clear(own.list)
+	if may := cur.Routes(d.owner); len(may) <= rs.size() {
+		own.list = rs.among(own.list[:0], may)
+	} else {
+		own.list = append(own.list[:0], rs.snapshot()...)
+		own.list = slices.DeleteFunc(own.list, func(r *route) bool { return !cur.MayCarry(projection.Route(r.key), d.owner) })
+	}
+	return own.list
+}
+
 // claim asks the store for n jobs, which reserve has set aside, and pushes what it grants. The routes, which it may change,
-// were chosen under a projection that may be gone by now, so they are judged again by the one that the claim carries.
-func (h *Hub) claim(ctx context.Context, d *daemon, list []store.Route, n int) (int, error) {
+// were chosen under a projection that may be gone by now; then they are judged again by the one that the claim carries.
+func (h *Hub) claim(ctx context.Context, chosen *projection.Current, d *daemon, list []store.Route, n int) (int, error) {
 	cur := h.proj.Current()
 	if d.told.Load() != cur.Generation { // it would refuse jobs of a site that it wasn't told of
 		d.settle(n, nil)
 		d.resite() // its own turn tells it, and then claims
 		return 0, nil
 	}
-	stands := h.deviceStands(cur, d.runner, d.keyID, d.owner)
-	list = slices.DeleteFunc(list, func(r store.Route) bool { return !stands || !cur.MayCarry(projection.Route(r), d.owner) })
+	if cur != chosen {
+		list = slices.DeleteFunc(list, func(r store.Route) bool { return !cur.MayCarry(projection.Route(r), d.owner) })
+	}
 	c, ok := d.claimOf(n)
-	if !ok || len(list) == 0 {
+	if !ok || len(list) == 0 || !h.deviceStands(cur, d.runner, d.keyID, d.owner) {
 		d.settle(n, nil)
 		return 0, nil
 	}

@@ -28,6 +28,7 @@ type daemon struct {
 	remote  string
 
 	turn   turn
+	own    ownRoutes     // of the turn
 	told   atomic.Uint64 // generation of the projection whose sites it was told last
 	number atomic.Uint64 // by the store; changes only when the session's presence had lapsed
 

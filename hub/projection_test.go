@@ -191,11 +191,12 @@ func TestAClaimThatRacesWithAProjection(t *testing.T) {
 func TestRoutesThatWereChosenBeforeAProjection(t *testing.T) {
 	inWorld(t, Settings{}, func(w *world) {
 		site, d := w.site("shop"), w.daemon("d1", nil)
+		chosen := w.hub.proj.Current()
 		w.replace(w.without())
 		site.enqueue("j")
 		peer := w.hub.reg.daemon("d1")
 		require.Equal(t, 1, peer.reserve(1))
-		granted, err := w.hub.claim(t.Context(), peer, []store.Route{{Site: "shop", Owner: "ada"}}, 1)
+		granted, err := w.hub.claim(t.Context(), chosen, peer, []store.Route{{Site: "shop", Owner: "ada"}}, 1)
 		require.NoError(t, err)
 		require.Zero(t, granted)
 		require.Empty(t, d.claimed())

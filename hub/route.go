@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pushrelay/hub/projection"
 	"pushrelay/store"
 	"pushrelay/wire"
 )
@@ -144,11 +145,12 @@ func (r *route) work(ctx context.Context) {
 		if !ok || !r.site.present(ctx) {
 			return
 		}
-		d, n := r.hub.pick(r.key, lanes, asked)
+		cur := r.hub.proj.Current()
+		d, n := r.hub.pick(cur, r.key, lanes, asked)
 		if d == nil {
 			return
 		}
-		granted, err := r.hub.claim(ctx, d, []store.Route{r.key}, n)
+		granted, err := r.hub.claim(ctx, cur, d, []store.Route{r.key}, n)
 		if err != nil {
 			return // a resync tries again
 		}
@@ -160,6 +162,8 @@ func (r *route) work(ctx context.Context) {
 
 // routes finds routes; those that are idle are forgotten by resyncs.
 type routes struct {
+	version atomic.Uint64 // changes with all
+
 	mu  sync.RWMutex
 	all map[store.Route]*route
 }
@@ -170,6 +174,18 @@ func (rs *routes) find(key store.Route) *route {
 	rs.mu.RLock()
 	defer rs.mu.RUnlock()
 	return rs.all[key]
+}
+
+// among appends those of the given routes that are known.
+func (rs *routes) among(dst []*route, keys []projection.Route) []*route {
+	rs.mu.RLock()
+	defer rs.mu.RUnlock()
+	for _, key := range keys {
+		if r := rs.all[store.Route(key)]; r != nil {
+			dst = append(dst, r)
+		}
+	}
+	return dst
 }
 
 // with calls f with the living route of that key, locked.
@@ -204,6 +220,7 @@ func (rs *routes) make(h *Hub, key store.Route) *route {
 	if r == nil {
 		r = &route{hub: h, key: key, site: s, unsealed: map[string]struct{}{}, moved: time.Now()}
 		rs.all[key] = r
+		rs.version.Add(1)
 	}
 	return r
 }
@@ -233,6 +250,7 @@ func (rs *routes) forget(r *route) {
 	if len(r.waiting) == 0 && since(r.moved) > time.Minute {
 		r.dead = true
 		delete(rs.all, r.key)
+		rs.version.Add(1)
 	}
 }
 

@@ -198,10 +198,11 @@ func units(dst *string, least, most int) reader {
 func word(dst *string, words ...string) reader {
 	return func(what string, v jsontext.Value) error {
 		s, ok := text(v)
-		if !ok || !slices.Contains(words, s) {
+		i := slices.Index(words, s)
+		if !ok || i < 0 {
 			return BadRequest("%s must be one of %s", what, strings.Join(words, ", "))
 		}
-		*dst = s
+		*dst = words[i] // the constant: records that wait for long needn't keep a copy each
 		return nil
 	}
 }

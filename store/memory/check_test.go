@@ -33,7 +33,7 @@ func (m *Machine) check() error {
 		}
 		e.records++
 		c.is(j.Key == k && m.sites[k.Site] == j.q.route.site, "key of %v", k)
-		c.is(j.due.pos > 0 && m.dues[j.due.pos-1] == &j.due && j.due.at == j.next(), "due of %v: %v", k, j.Record)
+		c.is(j.due.pos > 0 && m.dues[j.due.pos-1].d == &j.due && j.due.at == j.next(), "due of %v: %v", k, j.Record)
 		if j.Lease != "" {
 			leases++
 			c.is(m.leases[j.Lease] == j, "lease of %v", k)
@@ -96,7 +96,7 @@ func (c *checker) job(j *job, e *expected) {
 		e.shelved[kind-1]++
 		sh := &s.shelves[kind-1]
 		if j.offer.onOffer() {
-			c.is(sh.open[j.offer.due.pos-1] == &j.offer.due, "offer of %v", j.Key)
+			c.is(sh.open[j.offer.due.pos-1].d == &j.offer.due, "offer of %v", j.Key)
 			if a := j.offer.who; a != nil {
 				c.is(s.sessions[a.id] == a && contains(&a.open[kind-1].jobs, j, openChain), "audience of %v", j.Key)
 			}

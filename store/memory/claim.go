@@ -20,7 +20,7 @@ func (m *Machine) Claim(c *store.Claim) ([]store.Claimed, error) {
 		return nil, nil
 	}
 	who := m.runners[c.Runner]
-	sites := m.candidates(c)
+	sites := m.candidates(c, who)
 	var out []store.Claimed
 	skipped := 0
 	for len(sites) > 0 && len(out) < room && skipped <= store.MaxSkipped {
@@ -50,6 +50,7 @@ func (m *Machine) Claim(c *store.Claim) ([]store.Claimed, error) {
 		}
 	}
 	clear(m.turns)
+	clear(m.named)
 	return out, nil
 }
 
@@ -62,16 +63,15 @@ func (m *Machine) unfinished(id string) int {
 
 // candidates answers the sites with a route on which something waits, as a heap of turns with one in each. Whether the
 // claim may have any of it is asked when it is the route's turn: most routes never get theirs.
-func (m *Machine) candidates(c *store.Claim) []*site {
+func (m *Machine) candidates(c *store.Claim, who *runner) []*site {
 	m.claim++
 	m.turns = m.turns[:0]
-	for i, rt := range c.Routes {
-		s := m.sites[rt.Site]
-		if s == nil || len(s.waiting) == 0 || s.bytes > m.set.BytesPerSite {
+	for i, r := range m.resolve(c.Routes, who) {
+		if r == nil || r.waiting == 0 || r.unsealed >= m.set.UnsealedPerRoute || r.mark == m.claim {
 			continue
 		}
-		r := s.routes[rt.Owner]
-		if r == nil || r.waiting == 0 || r.unsealed >= m.set.UnsealedPerRoute || r.mark == m.claim {
+		s := r.site
+		if s.bytes > m.set.BytesPerSite {
 			continue
 		}
 		r.mark, r.order = m.claim, i
@@ -88,6 +88,60 @@ func (m *Machine) candidates(c *store.Claim) []*site {
 	}
 	heapify(m.turns)
 	return m.turns
+}
+
+// maxKnown bounds how many routes are remembered for a runner.
+const maxKnown = 128
+
+// known is a route that a runner's claims named, so that its next claim finds it without a look-up.
+type known struct {
+	store.Route
+	r *route
+}
+
+// ahead is how many remembered routes are passed over in search of the next one.
+const ahead = 8
+
+// resolve answers the routes of these names, nil for one of which there is no record. A runner names mostly the same ones
+// in the same order, claim after claim: they are remembered, and compared rather than looked up.
+func (m *Machine) resolve(names []store.Route, who *runner) []*route {
+	m.named = m.named[:0]
+	at, missed := 0, false
+	for _, name := range names {
+		r, next := who.recall(name, at)
+		if next < 0 {
+			if s := m.sites[name.Site]; s != nil {
+				r = s.routes[name.Owner]
+			}
+			missed = missed || r != nil
+		} else {
+			at = next
+		}
+		m.named = append(m.named, r)
+	}
+	if missed && who != nil && len(names) <= maxKnown {
+		clear(who.known)
+		who.known = who.known[:0]
+		for i, r := range m.named {
+			if r != nil {
+				who.known = append(who.known, known{names[i], r})
+			}
+		}
+	}
+	return m.named
+}
+
+// recall answers a remembered route at or soon after a place, and the place after it; a negative place when it isn't there.
+func (w *runner) recall(name store.Route, at int) (*route, int) {
+	if w == nil {
+		return nil, -1
+	}
+	for i := at; i < min(at+ahead, len(w.known)); i++ {
+		if k := &w.known[i]; k.Route == name && k.r.records > 0 {
+			return k.r, i + 1
+		}
+	}
+	return nil, -1
 }
 
 // picks notes the queues of a route that the claim may read, once in each claim, and reports whether there are any.

@@ -12,15 +12,16 @@ import (
 // create: a new job waits.
 func (m *Machine) create(k store.Key, dialect wire.Dialect, stub wire.Stub, deadline int64) *job {
 	m.seq++
-	j := &job{Record: Record{
-		Key: k, Seq: m.seq, Stub: stub, Dialect: dialect, State: store.Queued,
+	q := m.queueOf(store.Queue{
+		Route: store.Route{Site: k.Site, Owner: stub.Owner}, Kind: stub.Kind, Private: stub.Private(), Dialect: dialect,
+	})
+	q.share(&k, &stub)
+	j := &job{q: q, Record: Record{
+		Key: k, Seq: m.seq, Stub: stub, Dialect: q.Dialect, State: store.Queued,
 		EnqueuedAt: m.now, Since: m.now, Deadline: deadline,
 	}}
 	j.due.j, j.due.seq = j, j.Seq
 	j.offer.due.j, j.offer.due.seq = j, j.Seq
-	j.q = m.queueOf(store.Queue{
-		Route: store.Route{Site: k.Site, Owner: stub.Owner}, Kind: stub.Kind, Private: stub.Private(), Dialect: dialect,
-	})
 	m.admit(j)
 	m.enter(j)
 	m.tell(j, store.EventQueued, "")
