@@ -1,6 +1,10 @@
 package store
 
-import "pushrelay/wire"
+import (
+	"time"
+
+	"pushrelay/wire"
+)
 
 // EventType is what happened. Events carry ids only and are hints: the store is the truth (rule 9).
 type EventType uint8
@@ -17,7 +21,7 @@ const (
 	EventReady
 	// EventRunning: the payload was taken for the first time. Lease, Runner.
 	EventRunning
-	// EventDone: a result awaits the site. Lease, Runner, Disposition.
+	// EventDone: a result awaits the site. Lease, Runner, Disposition, Age.
 	EventDone
 	// EventEnded: a grant ended without a result. Lease, Runner, Number, Why, Accepted. EventQueued or EventDropped follows.
 	EventEnded
@@ -66,6 +70,7 @@ type Event struct {
 	Party       Party
 	Session     string
 	Number      uint64
+	Age         time.Duration // EventDone: since it was enqueued, by the store's clock
 }
 
 // Grant answers the event's grant.

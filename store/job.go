@@ -196,6 +196,21 @@ type Stats struct {
 	Sessions int
 }
 
+// SiteStats are running totals of one site.
+type SiteStats struct {
+	Site    string
+	ByState [Done + 1]int // by State; as Stats.ByState counts
+	Bytes   int64         // envelopes
+	Notices int           // uncollected
+}
+
+// Bar says that a runner may not have a job for now.
+type Bar struct {
+	Runner string
+	Until  time.Time // zero: for good
+	Queue  bool      // for its refusals of other jobs of the queue; else of this one, or because it gave it back
+}
+
 // Swept tells what a Sweep did: Fired due times, and when the next is due (0: more is due now; negative: nothing is).
 type Swept struct {
 	Fired int

@@ -158,6 +158,11 @@ type Reader interface {
 	ResultEnvelope(ctx context.Context, site string, grant wire.Grant) (wire.Envelope, error)
 	// Stats answers totals for operators, kept as running counts.
 	Stats(ctx context.Context) (Stats, error)
+	// SiteStats answers totals of one site, zero ones when nothing of it is kept, or, for "", of all that have any but zeros.
+	SiteStats(ctx context.Context, site string) ([]SiteStats, error)
+	// Barred answers which of these runners a Claim would pass the queued job by for, in their order: for its refusals, and
+	// for having given it back. None for a job that isn't queued. ErrNotFound as Job.
+	Barred(ctx context.Context, site, job string, runners []string) ([]Bar, error)
 }
 
 // Keeper is the store's own upkeep.

@@ -164,6 +164,16 @@ func (s *Store) Stats(context.Context) (store.Stats, error) {
 	return run(s, (*Machine).Stats)
 }
 
+// SiteStats is Reader's.
+func (s *Store) SiteStats(_ context.Context, site string) ([]store.SiteStats, error) {
+	return run(s, func(m *Machine) []store.SiteStats { return m.SiteStats(site) })
+}
+
+// Barred is Reader's.
+func (s *Store) Barred(_ context.Context, site, job string, runners []string) ([]store.Bar, error) {
+	return do(s, func(m *Machine) ([]store.Bar, error) { return m.Barred(site, job, runners) })
+}
+
 // Sweep is Keeper's.
 func (s *Store) Sweep(context.Context) (store.Swept, error) {
 	return run(s, (*Machine).Sweep)

@@ -56,6 +56,8 @@ type site struct {
 	id       string
 	records  int // tombstones and notices included
 	jobs     int // queued to done and uncollected
+	byState  [store.Done + 1]int
+	notices  int
 	bytes    int64
 	routes   map[string]*route // by owner
 	waiting  map[*queue]struct{}

@@ -87,7 +87,8 @@ func (m *Machine) finish(j *job, env *wire.Envelope, disposition string) {
 	j.State, j.Since = store.Done, m.now
 	j.KeepUntil = m.now + int64(m.set.ResultRetention)
 	m.enter(j)
-	m.tellGrant(j, store.EventDone, "").Disposition = disposition
+	e := m.tellGrant(j, store.EventDone, "")
+	e.Disposition, e.Age = disposition, time.Duration(m.now-j.EnqueuedAt)
 }
 
 // end: a grant is over without a result. The job goes back to the queue, or is dropped: cancelled, or too many waits

@@ -35,10 +35,12 @@ func (m *Machine) leave(j *job) {
 		return
 	case j.Dropped != "":
 		m.notices--
+		r.site.notices--
 		r.site.unshelve(m, j)
 		return
 	}
 	m.byState[j.State]--
+	r.site.byState[j.State]--
 	switch j.State {
 	case store.Queued:
 		r.waiting--
@@ -69,10 +71,12 @@ func (m *Machine) enter(j *job) {
 		return
 	case j.Dropped != "":
 		m.notices++
+		r.site.notices++
 		r.site.shelve(m, j, store.OfferNotices)
 		return
 	}
 	m.byState[j.State]++
+	r.site.byState[j.State]++
 	switch j.State {
 	case store.Queued:
 		r.waiting++

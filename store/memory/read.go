@@ -107,3 +107,53 @@ func (m *Machine) Stats() store.Stats {
 	}
 	return st
 }
+
+// SiteStats is Reader's, sorted by site.
+func (m *Machine) SiteStats(id string) []store.SiteStats {
+	if id != "" {
+		out := store.SiteStats{Site: id}
+		if s := m.sites[id]; s != nil {
+			out = s.stats()
+		}
+		return []store.SiteStats{out}
+	}
+	out := make([]store.SiteStats, 0, len(m.sites))
+	for _, s := range m.sites {
+		if s.jobs > 0 || s.notices > 0 {
+			out = append(out, s.stats())
+		}
+	}
+	slices.SortFunc(out, func(a, b store.SiteStats) int { return cmp.Compare(a.Site, b.Site) })
+	return out
+}
+
+func (s *site) stats() store.SiteStats {
+	return store.SiteStats{Site: s.id, ByState: s.byState, Bytes: s.bytes, Notices: s.notices}
+}
+
+// Barred is Reader's.
+func (m *Machine) Barred(site, id string, runners []string) ([]store.Bar, error) {
+	j := m.jobs[store.Key{Site: site, Job: id}]
+	if j == nil {
+		return nil, store.ErrNotFound
+	}
+	if j.State != store.Queued {
+		return nil, nil
+	}
+	var out []store.Bar
+	for _, id := range runners {
+		if until := j.Shun[id]; until > m.now {
+			b := store.Bar{Runner: id}
+			if until != forever {
+				b.Until = moment(until)
+			}
+			out = append(out, b)
+			continue
+		}
+		if who := m.runners[id]; who.waits(j.q.Queue, m.now) {
+			s, _ := who.streaks[j.q.Queue].Value.(*streak)
+			out = append(out, store.Bar{Runner: id, Until: moment(s.until), Queue: true})
+		}
+	}
+	return out, nil
+}

@@ -13,6 +13,7 @@ func (s *subject) check() {
 	s.checkJobs()
 	s.checkLists()
 	s.checkRunners()
+	s.checkSites()
 	if !s.rig.f.Gaps.SharedMemory {
 		s.checkTotals()
 	}
@@ -130,6 +131,26 @@ func (s *subject) checkRunners() {
 			asked = append(asked, g.LeaseID)
 		}
 		r.ElementsMatch(cancelled, asked)
+	}
+}
+
+// checkSites compares the running counts of each site with a scan.
+func (s *subject) checkSites() {
+	for _, site := range modelSites {
+		want := store.SiteStats{Site: site}
+		for _, j := range s.m.jobs {
+			if j.Site != site {
+				continue
+			}
+			if j.live() {
+				want.ByState[j.State]++
+			}
+			want.Bytes += j.bytes()
+			if j.dropped != "" && !j.Collected {
+				want.Notices++
+			}
+		}
+		s.rig.Equal(want, s.rig.siteStats(site))
 	}
 }
 

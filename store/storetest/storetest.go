@@ -61,6 +61,7 @@ func areas() []area {
 		{"Collect", collectClauses},
 		{"Presence", presenceClauses},
 		{"Reads", readClauses},
+		{"Operator", operatorClauses},
 		{"Watch", watchClauses},
 		{"Events", eventClauses},
 		{"NoOracle", oracleClauses},
