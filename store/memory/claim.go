@@ -32,7 +32,7 @@ func (m *Machine) Claim(c *store.Claim) ([]store.Claimed, error) {
 		}
 		if j != nil {
 			m.offerTo(j, c)
-			out = append(out, store.Claimed{Site: s.id, Stub: j.Stub, Lease: j.Lease, ExpiresAt: moment(j.Lapse)})
+			out = append(out, store.Claimed{Site: s.id, Stub: j.Stub.Wire(j.Key.Job), Lease: j.Lease, ExpiresAt: moment(j.Lapse)})
 		}
 		if j != nil || skipped > store.MaxSkipped {
 			r.served = m.nextStamp()

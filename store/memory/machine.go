@@ -102,17 +102,32 @@ type queue struct {
 	route   *route
 	records int
 	jobs    ordered
-	mark    uint64 // claim that reads it
-	signer  string // key id that signed the newest stub, shared by those that it signed
+	mark    uint64  // claim that reads it
+	forms   []*Form // of late
 }
 
-// share lets a new record use the queue's own strings for what all its records have alike: a hundred thousand jobs that
-// wait are a hundred thousand times fewer objects for the collector to visit.
-func (q *queue) share(k *store.Key, s *wire.Stub) {
-	if q.signer != s.Site {
-		q.signer = s.Site
+// maxForms bounds how many forms a queue remembers. Sites use one or two; one that makes up a new purpose for each job
+// costs itself the sharing, and nobody a search.
+const maxForms = 8
+
+// form answers the form that the queue's records share for such a stub: a hundred thousand jobs that wait are so many times
+// fewer objects and pointers for the collector to visit.
+func (q *queue) form(s *wire.Stub) *Form {
+	f := Form{
+		Kind: q.Kind, Owner: q.Owner, Dialect: q.Dialect,
+		Site: s.Site, Audience: s.Audience, Purpose: s.Purpose, SizeClass: s.SizeClass,
 	}
-	k.Site, s.ID, s.Kind, s.Owner, s.Site = q.Site, k.Job, q.Kind, q.Owner, q.signer
+	for _, known := range q.forms {
+		if *known == f {
+			return known
+		}
+	}
+	if len(q.forms) == maxForms {
+		q.forms = append(q.forms[:0], q.forms[1:]...)
+	}
+	kept := f // f itself needn't leave the stack
+	q.forms = append(q.forms, &kept)
+	return &kept
 }
 
 // runner is what a runner holds and which queues it must wait for. It lives as long as there is any of that.

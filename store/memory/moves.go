@@ -15,10 +15,10 @@ func (m *Machine) create(k store.Key, dialect wire.Dialect, stub wire.Stub, dead
 	q := m.queueOf(store.Queue{
 		Route: store.Route{Site: k.Site, Owner: stub.Owner}, Kind: stub.Kind, Private: stub.Private(), Dialect: dialect,
 	})
-	q.share(&k, &stub)
+	k.Site = q.Site
 	j := &job{q: q, Record: Record{
-		Key: k, Seq: m.seq, Stub: stub, Dialect: q.Dialect, State: store.Queued,
-		EnqueuedAt: m.now, Since: m.now, Deadline: deadline,
+		Key: k, Seq: m.seq, State: store.Queued, EnqueuedAt: m.now, Since: m.now, Deadline: deadline,
+		Stub: Stub{Form: q.form(&stub), Streaming: stub.Streaming, DeadlineAt: stub.DeadlineAt, Raw: stub.Raw},
 	}}
 	j.due.j, j.due.seq = j, j.Seq
 	j.offer.due.j, j.offer.due.seq = j, j.Seq

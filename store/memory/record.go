@@ -12,8 +12,7 @@ import (
 type Record struct {
 	Key        store.Key
 	Seq        uint64 // rises with each new job; the order of every list
-	Stub       wire.Stub
-	Dialect    wire.Dialect
+	Stub       Stub
 	State      store.State
 	Cancelled  bool
 	Collected  bool      // a tombstone: ids, grant and disposition only
@@ -30,6 +29,33 @@ type Record struct {
 
 	Result      *wire.Envelope
 	Disposition string
+}
+
+// Stub is a job's stub as its record keeps it: small, and with few pointers, as most records only wait.
+type Stub struct {
+	*Form
+	Streaming  bool
+	DeadlineAt int64 // epoch ms, as the site said
+	Raw        []byte
+}
+
+// Form is what most stubs of a queue have alike; records share it and never change it.
+type Form struct {
+	Kind      string
+	Owner     string
+	Site      string // key id of the key that signed
+	Audience  string
+	Purpose   string
+	SizeClass string
+	Dialect   wire.Dialect
+}
+
+// Wire answers the stub as it came.
+func (s *Stub) Wire(id string) wire.Stub {
+	return wire.Stub{
+		ID: id, Kind: s.Kind, Owner: s.Owner, Site: s.Site, Audience: s.Audience, Purpose: s.Purpose, SizeClass: s.SizeClass,
+		Streaming: s.Streaming, DeadlineAt: s.DeadlineAt, Raw: s.Raw,
+	}
 }
 
 // Grant is the right of one runner to the job. A job that goes back to the queue forgets it whole.
@@ -101,7 +127,7 @@ func (j *job) grant() wire.Grant { return wire.Grant{JobID: j.Key.Job, LeaseID: 
 // view answers what a read shows.
 func (j *job) view() store.Job {
 	v := store.Job{
-		Key: j.Key, Stub: j.Stub, Dialect: j.Dialect, State: j.State, Offered: j.Offered, Cancelled: j.Cancelled,
+		Key: j.Key, Stub: j.Stub.Wire(j.Key.Job), Dialect: j.Stub.Dialect, State: j.State, Offered: j.Offered, Cancelled: j.Cancelled,
 		Runner: j.Runner, RunnerOwner: j.Owner, Device: j.Device,
 		EnqueuedAt: moment(j.EnqueuedAt), Since: moment(j.Since), Deadline: moment(j.Deadline),
 		LeaseEnds: moment(j.Lapse), Waits: j.Waits, Lapses: j.Lapses, Takes: j.Takes,
