@@ -44,6 +44,7 @@ func (m *Machine) grace() {
 	m.swept = m.now
 	for _, r := range m.runners {
 		for j := r.held.head; j != nil; j = j.links[heldChain].next {
+			m.touch(j)
 			j.Lapse += max(gap, j.LeaseFor)
 			m.dues.set(&j.due, j.next())
 		}

@@ -39,6 +39,8 @@ type Machine struct {
 	notices int
 	online  int // sessions
 
+	journal *journal // nil: nothing is kept
+
 	streaks   list.List // of *streak, the longest untouched first
 	sightings list.List // of *store.Sighting, the longest unseen first
 	seen      map[string]*list.Element

@@ -67,6 +67,7 @@ func (m *Machine) seal(j *job, env *wire.Envelope) {
 
 // take: ready to running on the first take.
 func (m *Machine) take(j *job) {
+	m.touch(j)
 	j.Takes++
 	if j.State == store.Running {
 		return
@@ -118,6 +119,7 @@ func (m *Machine) ended(j *job, why store.Why) {
 
 // lapse: a grant ends that counts as a lapse when its payload had been taken.
 func (m *Machine) lapse(j *job, why store.Why) {
+	m.touch(j)
 	if j.State == store.Running {
 		j.Lapses++
 	}
@@ -126,6 +128,7 @@ func (m *Machine) lapse(j *job, why store.Why) {
 
 // wait: a grant ends because its site didn't seal.
 func (m *Machine) wait(j *job, why store.Why) {
+	m.touch(j)
 	j.Waits++
 	m.end(j, why)
 }
@@ -173,6 +176,7 @@ func (m *Machine) collect(j *job) {
 
 // extend moves the end of a lease; window and state stay.
 func (m *Machine) extend(j *job, leaseFor time.Duration) {
+	m.touch(j)
 	j.LeaseFor = int64(leaseFor)
 	j.Lapse = m.now + j.LeaseFor
 	m.dues.set(&j.due, j.next())
@@ -180,6 +184,7 @@ func (m *Machine) extend(j *job, leaseFor time.Duration) {
 
 // widen gives the site SealingWindow from now on.
 func (m *Machine) widen(j *job) {
+	m.touch(j)
 	j.Widened = true
 	j.Window = m.now + int64(store.SealingWindow)
 	m.dues.set(&j.due, j.next())

@@ -14,6 +14,7 @@ func (m *Machine) admit(j *job) {
 	r.site.jobs++
 	r.site.all.insert(j.Seq, j)
 	m.jobs[j.Key] = j
+	m.touch(j)
 }
 
 // retire takes a record that is only a notice or a tombstone from now on off the site's list and count.
@@ -29,6 +30,7 @@ func (m *Machine) retire(j *job) {
 
 // leave takes a record off the places that its state gave it, before it changes. The due time stays until enter.
 func (m *Machine) leave(j *job) {
+	m.touch(j)
 	r := j.q.route
 	switch {
 	case j.Collected:

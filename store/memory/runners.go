@@ -97,6 +97,7 @@ func (m *Machine) Release(runner string, grants []wire.Grant, reason string, not
 		if j == nil {
 			continue
 		}
+		m.touch(j)
 		switch {
 		case why == store.WhyRefused:
 			j.shun(runner, forever, m.now)

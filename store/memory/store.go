@@ -4,7 +4,7 @@
 // runs whole under the one mutex, and its events are published before the mutex is released, in the order of the
 // changes. Nothing runs in the background: due times act when Claim or Sweep fires them.
 //
-// Locks: Store.mu, then a watcher's mu.
+// Locks: Store.mu, then Watchers.mu, then a watcher's mu.
 package memory
 
 import (
@@ -28,10 +28,11 @@ type Store struct {
 	clock func() time.Time
 	epoch string
 
-	mu       sync.Mutex
-	m        *Machine              // guarded by mu
-	watchers map[*watcher]struct{} // guarded by mu
-	closed   bool                  // guarded by mu
+	watchers Watchers
+
+	mu     sync.Mutex
+	m      *Machine // guarded by mu
+	closed bool     // guarded by mu
 }
 
 var _ store.RoutingStore = (*Store)(nil)
@@ -43,10 +44,9 @@ func New(o Options) *Store {
 		clock = time.Now
 	}
 	return &Store{
-		clock:    clock,
-		epoch:    uuid.NewString(),
-		m:        NewMachine(o.Settings, clock()),
-		watchers: make(map[*watcher]struct{}),
+		clock: clock,
+		epoch: uuid.NewString(),
+		m:     NewMachine(o.Settings, clock()),
 	}
 }
 
@@ -60,11 +60,7 @@ func do[T any](s *Store, op func(*Machine) (T, error)) (T, error) {
 	}
 	s.m.Begin(s.clock())
 	out, err := op(s.m)
-	if events := s.m.Events(); len(events) > 0 {
-		for w := range s.watchers {
-			w.publish(events)
-		}
-	}
+	s.watchers.Publish(s.m.Events())
 	return out, err
 }
 
@@ -77,23 +73,7 @@ func run[T any](s *Store, op func(*Machine) T) (T, error) {
 type none struct{}
 
 // Watch is Keeper's. A watcher is for one reader at a time; a slice that Wait answered is good until the next Wait.
-func (s *Store) Watch(in store.Interest) store.Watcher {
-	w := newWatcher(in, s.unwatch)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		w.end()
-		return w
-	}
-	s.watchers[w] = struct{}{}
-	return w
-}
-
-func (s *Store) unwatch(w *watcher) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.watchers, w)
-}
+func (s *Store) Watch(in store.Interest) store.Watcher { return s.watchers.Watch(in) }
 
 // Now is Keeper's.
 func (s *Store) Now(context.Context) (time.Time, error) {
@@ -113,10 +93,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	for w := range s.watchers {
-		w.end()
-	}
-	clear(s.watchers)
+	s.watchers.Close()
 	s.m = nil
 	return nil
 }

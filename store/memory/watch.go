@@ -12,7 +12,7 @@ const (
 	idleBuffer = 4096    // a larger buffer is given up once it was read
 )
 
-// watcher buffers events for one reader. Locks: a publisher holds the store's mutex when it takes mu; never reversed.
+// watcher buffers events for one reader. Locks: a publisher holds the mutex of Watchers when it takes mu; never reversed.
 type watcher struct {
 	sites  map[string]struct{} // nil: all
 	leave  func(*watcher)

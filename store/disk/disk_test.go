@@ -1,0 +1,38 @@
+package disk_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"pushrelay/store"
+	"pushrelay/store/disk"
+	"pushrelay/store/storetest"
+)
+
+// kept is a store with the folder that it can be opened from again.
+type kept struct {
+	*disk.Store
+	dir string
+}
+
+func open(t testing.TB, dir string, s store.Settings, clock *storetest.Clock) *kept {
+	t.Helper()
+	st, err := disk.Open(t.Context(), disk.Options{Dir: dir, Settings: s, Clock: clock.Now})
+	require.NoError(t, err)
+	return &kept{st, dir}
+}
+
+func factory() storetest.Factory {
+	return storetest.Factory{
+		Open: func(t testing.TB, s store.Settings, clock *storetest.Clock) store.RoutingStore {
+			return open(t, t.TempDir(), s, clock)
+		},
+		Reopen: func(t testing.TB, old store.RoutingStore, s store.Settings, clock *storetest.Clock) store.RoutingStore {
+			require.NoError(t, old.Close())
+			return open(t, old.(*kept).dir, s, clock)
+		},
+	}
+}
+
+func TestContract(t *testing.T) { storetest.Run(t, factory()) }
