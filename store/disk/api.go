@@ -169,3 +169,13 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 func (s *Store) Sweep(ctx context.Context) (store.Swept, error) {
 	return run(ctx, s, (*memory.Machine).Sweep)
 }
+
+// SiteStats is Reader's.
+func (s *Store) SiteStats(ctx context.Context, site string) ([]store.SiteStats, error) {
+	return run(ctx, s, func(m *memory.Machine) []store.SiteStats { return m.SiteStats(site) })
+}
+
+// Barred is Reader's.
+func (s *Store) Barred(ctx context.Context, site, job string, runners []string) ([]store.Bar, error) {
+	return do(ctx, s, func(m *memory.Machine) ([]store.Bar, error) { return m.Barred(site, job, runners) })
+}

@@ -43,7 +43,7 @@ func appendRecord(b []byte, r *memory.Record) []byte {
 	b = binary.AppendUvarint(b, flags)
 	for _, s := range []string{
 		r.Key.Site, r.Key.Job, r.Stub.Kind, r.Stub.Owner, r.Stub.Site, r.Stub.Audience, r.Stub.Purpose, r.Stub.SizeClass,
-		string(r.Stub.Raw), string(r.Dialect), string(r.Dropped), r.Disposition, r.Lease, r.Runner, r.Owner, r.Device,
+		string(r.Stub.Raw), string(r.Stub.Dialect), string(r.Dropped), r.Disposition, r.Lease, r.Runner, r.Owner, r.Device,
 	} {
 		b = appendText(b, s)
 	}
@@ -110,7 +110,7 @@ func decodeRecord(seq uint64, b []byte) (r memory.Record, payload, result uint64
 		return r, 0, 0, errRecord
 	}
 	in := reader{b: b[2:]}
-	r.Seq, r.State = seq, store.State(b[1])
+	r.Seq, r.State, r.Stub.Form = seq, store.State(b[1]), &memory.Form{}
 	flags := in.uint()
 	for i, at := range []*bool{&r.Cancelled, &r.Collected, &r.Offered, &r.Sealed, &r.Widened, &r.Stub.Streaming} {
 		*at = flags&(1<<i) != 0
@@ -122,7 +122,7 @@ func decodeRecord(seq uint64, b []byte) (r memory.Record, payload, result uint64
 	} {
 		*at = in.text()
 	}
-	r.Stub.ID, r.Dialect, r.Dropped = r.Key.Job, wire.Dialect(dialect), store.Why(dropped)
+	r.Stub.Dialect, r.Dropped = wire.Dialect(dialect), store.Why(dropped)
 	if raw != "" {
 		r.Stub.Raw = []byte(raw)
 	}

@@ -31,13 +31,15 @@ func (m *Machine) Changed(f func(seq uint64, r *Record)) {
 
 // Load puts a kept record into its places, as when a store opens. Records come in the order of their Seq.
 func (m *Machine) Load(r Record) {
-	j := &job{Record: r}
 	m.seq = max(m.seq, r.Seq)
+	stub := r.Stub.Wire(r.Key.Job)
+	q := m.queueOf(store.Queue{
+		Route: store.Route{Site: r.Key.Site, Owner: stub.Owner}, Kind: stub.Kind, Private: stub.Private(), Dialect: r.Stub.Dialect,
+	})
+	r.Key.Site, r.Stub.Form = q.Site, q.form(&stub)
+	j := &job{Record: r, q: q}
 	j.due.j, j.due.seq = j, j.Seq
 	j.offer.due.j, j.offer.due.seq = j, j.Seq
-	j.q = m.queueOf(store.Queue{
-		Route: store.Route{Site: r.Key.Site, Owner: r.Stub.Owner}, Kind: r.Stub.Kind, Private: r.Stub.Private(), Dialect: r.Dialect,
-	})
 	m.admit(j)
 	if r.Dropped != "" || r.Collected {
 		j.q.route.site.jobs--
