@@ -38,12 +38,12 @@ func (c *client) claimed() []wire.Grant {
 	var out []wire.Grant
 	for _, f := range take[wire.Claimed](c, wire.TypeClaimed) {
 		for _, raw := range f.Jobs {
-			stub, lease, err := wire.ParseClaimed(wire.Dialect0, raw)
+			job, err := wire.ParseClaimed(wire.Dialect0, raw)
 			if err != nil {
-				stub, lease, err = wire.ParseClaimed(wire.Dialect2, raw)
+				job, err = wire.ParseClaimed(wire.Dialect2, raw)
 			}
 			require.NoError(c.w.t, err)
-			out = append(out, wire.Grant{JobID: stub.ID, LeaseID: lease.ID})
+			out = append(out, wire.Grant{JobID: job.Stub.ID, LeaseID: job.Lease.ID})
 		}
 	}
 	return out

@@ -43,20 +43,32 @@ func appendIdentity(dst []byte, p PublicIdentity) []byte {
 // AppendReplyOK appends the empty answer to request re: for ready, sealing, decline and collected.
 func AppendReplyOK(dst []byte, re string) []byte { return append(appendReply(dst, re), '}') }
 
-// ClaimedJob is one job of a claimed frame: the stub as its site wrote it, and the lease that is offered.
+// ClaimedJob is one job of a claimed frame or of a polled claim's answer: the stub as its site wrote it, the lease that is
+// offered and, with a control plane that signs them, its grant.
 type ClaimedJob struct {
 	Stub  *Stub
 	Lease ClaimLease
+	Grant *SignedGrant // nil: none; dialect 0 has none
+}
+
+// Append appends the job: the stub's own text with a lease and a grant spliced in.
+func (j *ClaimedJob) Append(dst []byte) []byte {
+	dst = j.Stub.AppendClaimed(dst, j.Lease.ID, j.Lease.RunnerID, j.Lease.ExpiresAt)
+	if j.Grant == nil {
+		return dst
+	}
+	dst = append(dst[:len(dst)-1], `,"grant":`...)
+	return append(AppendSignedGrant(dst, j.Grant), '}')
 }
 
 // AppendClaimed appends the push that offers jobs to a daemon; leaseMs is the leases' length.
 func AppendClaimed(dst []byte, jobs []ClaimedJob, leaseMs int64) []byte {
 	dst = append(dst, `{"type":"claimed","jobs":[`...)
-	for i, j := range jobs {
+	for i := range jobs {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = j.Stub.AppendClaimed(dst, j.Lease.ID, j.Lease.RunnerID, j.Lease.ExpiresAt)
+		dst = jobs[i].Append(dst)
 	}
 	dst = append(dst, `],"leaseMs":`...)
 	return append(strconv.AppendInt(dst, leaseMs, 10), '}')

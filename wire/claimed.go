@@ -4,25 +4,29 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ParseClaimed reads a claimed job on a daemon, strictly. Raw becomes the stub's text without lease and grant, which
-// this build doesn't judge.
-func ParseClaimed(d Dialect, raw []byte) (Stub, ClaimLease, error) {
+// ParseClaimed reads a claimed job on a daemon, strictly. The stub's Raw becomes its text without lease and grant; a grant is
+// not judged here.
+func ParseClaimed(d Dialect, raw []byte) (ClaimedJob, error) {
 	var s Stub
-	var lease ClaimLease
+	var j ClaimedJob
 	voc := d.vocabulary()
-	fields := append(stubFields(d, &s), need("lease", claimLease(voc, &lease)))
+	fields := append(stubFields(d, &s), need("lease", claimLease(voc, &j.Lease)))
 	if voc.signedGrant {
-		fields = append(fields, may("grant", signedGrant))
+		fields = append(fields, may("grant", func(what string, v jsontext.Value) error {
+			j.Grant = new(SignedGrant)
+			return signedGrant(j.Grant)(what, v)
+		}))
 	}
 	if err := readObject("job", raw, true, fields...); err != nil {
-		return Stub{}, ClaimLease{}, err
+		return ClaimedJob{}, err
 	}
 	text, err := withoutLease(raw)
 	if err != nil {
-		return Stub{}, ClaimLease{}, err
+		return ClaimedJob{}, err
 	}
 	s.Raw = text
-	return s, lease, nil
+	j.Stub = &s
+	return j, nil
 }
 
 func claimLease(voc vocabulary, dst *ClaimLease) reader {
@@ -30,15 +34,6 @@ func claimLease(voc vocabulary, dst *ClaimLease) reader {
 		return readObject(what, v, !voc.looseParts, need("id", identifier(&dst.ID)),
 			need("runnerId", identifier(&dst.RunnerID)), need("expiresAt", integer(&dst.ExpiresAt, 1)))
 	}
-}
-
-// signedGrant checks the shape of a control plane's grant only.
-func signedGrant(what string, v jsontext.Value) error {
-	var s string
-	var at int64
-	return readObject(what, v, true, need("grantId", nonEmpty(&s)), need("jobId", nonEmpty(&s)), need("site", nonEmpty(&s)),
-		need("user", nonEmpty(&s)), need("owner", nonEmpty(&s)), need("purpose", nonEmpty(&s)), need("kind", nonEmpty(&s)),
-		need("service", nonEmpty(&s)), need("issuedAt", integer(&at, 1)), need("signature", nonEmpty(&s)))
 }
 
 func withoutLease(raw []byte) ([]byte, error) {

@@ -43,7 +43,7 @@
 // # A daemon's session
 //
 //	ready      request        {capabilities, slots, paused}              -> {}
-//	claimed    push           {jobs: [stub + lease], leaseMs}            offered for 5 s
+//	claimed    push           {jobs: [stub + lease, grant?], leaseMs}    offered for 5 s
 //	accept     request        {grants}                                   -> {lost}
 //	payload    push           {jobId, leaseId, envelope}
 //	fetch      request        {grant}                                    -> {envelope}

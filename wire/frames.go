@@ -143,8 +143,8 @@ type Ready struct {
 	Paused       bool           `json:"paused"`
 }
 
-// Claimed offers jobs; each wants an accept or a release within 5 s. A job is its stub plus lease (see
-// Stub.AppendClaimed).
+// Claimed offers jobs; each wants an accept or a release within 5 s. A job is its stub plus lease and maybe grant (see
+// ClaimedJob.Append).
 type Claimed struct {
 	Type    FrameType        `json:"type"`
 	Jobs    []jsontext.Value `json:"jobs"`

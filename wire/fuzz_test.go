@@ -38,11 +38,11 @@ func FuzzParseStub(f *testing.F) {
 			require.NoError(t, err)
 			written.Raw = s.Raw
 			assert.Equal(t, s, written)
-			back, lease, err := wire.ParseClaimed(d, s.AppendClaimed(nil, s.ID, s.Owner, 1))
+			back, err := wire.ParseClaimed(d, s.AppendClaimed(nil, s.ID, s.Owner, 1))
 			require.NoError(t, err)
-			assert.Equal(t, wire.ClaimLease{ID: s.ID, RunnerID: s.Owner, ExpiresAt: 1}, lease)
-			back.Raw = s.Raw // names with escapes are written plainly in a claimed job's stub
-			assert.Equal(t, s, back)
+			assert.Equal(t, wire.ClaimLease{ID: s.ID, RunnerID: s.Owner, ExpiresAt: 1}, back.Lease)
+			back.Stub.Raw = s.Raw // names with escapes are written plainly in a claimed job's stub
+			assert.Equal(t, s, *back.Stub)
 		}
 	})
 }
@@ -57,10 +57,11 @@ func FuzzParseClaimed(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, d := range dialects() {
-			s, _, err := wire.ParseClaimed(d, raw)
+			j, err := wire.ParseClaimed(d, raw)
 			if err != nil {
 				continue
 			}
+			s := *j.Stub
 			again, err := wire.ParseStub(d, s.Raw)
 			require.NoError(t, err)
 			again.Raw = s.Raw

@@ -118,4 +118,6 @@ type PairPollResponse struct {
 	Owner      string                    `json:"owner,omitzero"`
 	OwnerLabel string                    `json:"ownerLabel,omitzero"`
 	Sites      map[string]PublicIdentity `json:"sites,omitzero"` // set but maybe empty when approved
+	// ControlPlanePublic is the key that signs grants, raw Ed25519 in base64url; empty when there is none.
+	ControlPlanePublic string `json:"controlPlanePublic,omitzero"`
 }

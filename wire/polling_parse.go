@@ -43,7 +43,7 @@ func ParseClaimResponse(d Dialect, raw []byte) (ClaimResponse, error) {
 	err := readObject("claim", raw, true, need("leaseMs", integer(&r.LeaseMs, 1)),
 		need("jobs", func(what string, v jsontext.Value) error {
 			return readList(what, v, maxOpenList, func(_ string, v jsontext.Value) error {
-				_, _, err := ParseClaimed(d, v)
+				_, err := ParseClaimed(d, v)
 				r.Jobs = append(r.Jobs, v)
 				return err
 			})

@@ -58,7 +58,8 @@ func AppendStub(dst []byte, s Stub) []byte {
 	return append(strconv.AppendInt(dst, s.DeadlineAt, 10), '}')
 }
 
-// AppendClaimed appends the stub's own text with a lease member spliced in; expiresAt is epoch ms.
+// AppendClaimed appends the stub's own text with a lease member spliced in; expiresAt is epoch ms. ClaimedJob.Append adds a
+// grant.
 func (s *Stub) AppendClaimed(dst []byte, leaseID, runnerID string, expiresAt int64) []byte {
 	if n := len(s.Raw); n > 0 {
 		dst = append(dst, s.Raw[:n-1]...)

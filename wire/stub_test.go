@@ -36,10 +36,10 @@ func TestParseStubKeepsTheText(t *testing.T) {
 	assert.True(t, strings.HasPrefix(string(s.Raw), "{\"deadlineAt\":1790000000000.0,\"id\":\"job\\u005f1 <\u2028>\",\"kind\":"), string(s.Raw))
 
 	claimed := s.AppendClaimed(nil, "lease\"1", "runner_1", 42)
-	back, lease, err := wire.ParseClaimed(wire.Dialect0, claimed)
+	back, err := wire.ParseClaimed(wire.Dialect0, claimed)
 	require.NoError(t, err)
-	assert.Equal(t, wire.ClaimLease{ID: "lease\"1", RunnerID: "runner_1", ExpiresAt: 42}, lease)
-	assert.Equal(t, s, back)
+	assert.Equal(t, wire.ClaimLease{ID: "lease\"1", RunnerID: "runner_1", ExpiresAt: 42}, back.Lease)
+	assert.Equal(t, s, *back.Stub)
 }
 
 // TestLongestStub has every string at its bound and written as long as JSON allows.
@@ -102,18 +102,18 @@ func TestParseClaimedGrant(t *testing.T) {
 	require.NoError(t, err)
 	job := string(s.AppendClaimed(nil, "l", "r", 1))
 	granted := job[:len(job)-1] + `,"grant":{"grantId":"g","jobId":"j","site":"s","user":"u","owner":"o","purpose":"p","kind":"k","service":"v","issuedAt":1,"signature":"x"}}`
-	back, _, err := wire.ParseClaimed(wire.Dialect2, []byte(granted))
+	back, err := wire.ParseClaimed(wire.Dialect2, []byte(granted))
 	require.NoError(t, err)
-	assert.Equal(t, stub2, string(back.Raw))
+	assert.Equal(t, stub2, string(back.Stub.Raw))
 	for _, bad := range []string{
 		strings.Replace(granted, `"user":"u",`, ``, 1),
 		strings.Replace(granted, `"expiresAt":1`, `"expiresAt":1,"extra":1`, 1),
 		strings.Replace(job, `,"lease":`, `,"leash":`, 1),
 	} {
-		_, _, err := wire.ParseClaimed(wire.Dialect2, []byte(bad))
+		_, err := wire.ParseClaimed(wire.Dialect2, []byte(bad))
 		refused(t, err)
 	}
-	_, _, err = wire.ParseClaimed(wire.Dialect0, []byte(granted))
+	_, err = wire.ParseClaimed(wire.Dialect0, []byte(granted))
 	refused(t, err)
 }
 

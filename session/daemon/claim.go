@@ -21,17 +21,17 @@ func (d *Daemon) claimed(l *link, frame []byte) error {
 	back := map[string][]wire.Grant{}
 	unread := 0
 	for _, raw := range f.Jobs {
-		stub, lease, err := wire.ParseClaimed(d.cfg.Dialect, raw)
-		if err != nil || lease.RunnerID != d.cfg.RunnerID {
+		job, err := wire.ParseClaimed(d.cfg.Dialect, raw)
+		if err != nil || job.Lease.RunnerID != d.cfg.RunnerID {
 			unread++
 			if g, ok := looseGrant(raw); ok {
 				back[wire.ReleaseRefused] = append(back[wire.ReleaseRefused], g)
 			}
 			continue
 		}
-		stub.Raw = nil // not needed any more
-		g := wire.Grant{JobID: stub.ID, LeaseID: lease.ID}
-		if reason := d.offer(l, g, stub); reason != "" {
+		job.Stub.Raw = nil // not needed any more
+		g := wire.Grant{JobID: job.Stub.ID, LeaseID: job.Lease.ID}
+		if reason := d.offer(l, g, *job.Stub); reason != "" {
 			back[reason] = append(back[reason], g)
 		}
 	}

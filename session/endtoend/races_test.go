@@ -76,11 +76,11 @@ func TestReleaseMeetsPayload(t *testing.T) {
 				continue
 			}
 			for _, raw := range f.Jobs {
-				stub, lease, err := wire.ParseClaimed(wire.Dialect2, raw)
+				job, err := wire.ParseClaimed(wire.Dialect2, raw)
 				if err != nil {
 					continue
 				}
-				g := grants("grants", wire.Grant{JobID: stub.ID, LeaseID: lease.ID})
+				g := grants("grants", wire.Grant{JobID: job.Stub.ID, LeaseID: job.Lease.ID})
 				if fickle.write(`{"type":"accept","id":"a",`+g+`}`) != nil {
 					return
 				}

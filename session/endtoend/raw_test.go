@@ -231,9 +231,9 @@ func (r *raw) claims() []wire.Grant {
 	require.NoError(r.t, err)
 	var out []wire.Grant
 	for _, raw := range f.Jobs {
-		stub, lease, err := wire.ParseClaimed(wire.Dialect2, raw)
+		job, err := wire.ParseClaimed(wire.Dialect2, raw)
 		require.NoError(r.t, err)
-		out = append(out, wire.Grant{JobID: stub.ID, LeaseID: lease.ID})
+		out = append(out, wire.Grant{JobID: job.Stub.ID, LeaseID: job.Lease.ID})
 	}
 	return out
 }

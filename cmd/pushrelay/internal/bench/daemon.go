@@ -34,15 +34,16 @@ func (d *daemon) claimed(frame []byte) error {
 		return err
 	}
 	grants := make([]wire.Grant, len(c.Jobs))
-	for i, job := range c.Jobs {
-		stub, lease, err := wire.ParseClaimed(wire.Dialect0, job)
+	for i, raw := range c.Jobs {
+		job, err := wire.ParseClaimed(wire.Dialect0, raw)
 		if err != nil {
 			return err
 		}
-		if lease.RunnerID != d.world.daemons[d.number].id || stub.Owner != d.world.daemons[d.number].owner {
+		stub := job.Stub
+		if job.Lease.RunnerID != d.world.daemons[d.number].id || stub.Owner != d.world.daemons[d.number].owner {
 			return fmt.Errorf("job %s was offered to %s by mistake", stub.ID, d.world.daemons[d.number].id)
 		}
-		grants[i] = wire.Grant{JobID: stub.ID, LeaseID: lease.ID}
+		grants[i] = wire.Grant{JobID: stub.ID, LeaseID: job.Lease.ID}
 		d.ledger.took(stub.ID, stepClaimed)
 	}
 	d.request(func(dst []byte, id string) []byte { return wire.AppendGrants(dst, wire.TypeAccept, id, grants) },
