@@ -176,12 +176,7 @@ func (d *daemon) onRelease(ctx context.Context, r Request) error {
 	if err != nil {
 		return err
 	}
-	var notFor time.Duration
-	switch f.Reason {
-	case wire.ReleaseBackendDown, wire.ReleasePause, wire.ReleaseRevoked:
-		notFor = d.hub.set.BackendDownWait
-	}
-	released, err := d.hub.store.Release(ctx, d.runner, f.Grants, f.Reason, notFor)
+	released, err := d.hub.store.Release(ctx, d.runner, f.Grants, f.Reason, d.hub.releaseWait(f.Reason))
 	if err != nil {
 		return err
 	}

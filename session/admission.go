@@ -144,6 +144,9 @@ func (l *Limits) clientAddr(r *http.Request) netip.Addr {
 	return addr
 }
 
+// ClientKey is what caps count a request's client by: the address that clientAddr finds, an IPv6 one by its /64.
+func (l *Limits) ClientKey(r *http.Request) string { return addrKey(l.clientAddr(r)) }
+
 func (l *Limits) trusted(addr netip.Addr) bool {
 	for _, p := range l.TrustedProxies {
 		if addr.IsValid() && p.Contains(addr) {

@@ -52,3 +52,6 @@ func (d Dialect) vocabulary() vocabulary {
 
 // Audiences lists the words that a stub's audience and a capability's offer scope may take in this dialect.
 func (d Dialect) Audiences() []string { return d.vocabulary().audiences }
+
+// Successions reports whether a heartbeat's answer may carry successions; in dialect 0 they would make it unreadable.
+func (d Dialect) Successions() bool { return d.vocabulary().successions }

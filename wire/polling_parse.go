@@ -4,6 +4,30 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// DeclaredVersion finds the protocolVersion of a polling body, wherever it stands; what follows it isn't judged. Empty when
+// JSON declares none, in whatever shape; bad-request when the body isn't JSON.
+func DeclaredVersion(body []byte) (string, error) {
+	m := members{raw: body}
+	if !m.open() {
+		if !jsontext.Value(body).IsValid() {
+			return "", malformed("the body")
+		}
+		return "", nil
+	}
+	for first := true; ; first = false {
+		name, v, ok := m.next(first)
+		switch {
+		case !ok:
+			return "", malformed("the body")
+		case v == nil:
+			return "", nil
+		case string(name) == "protocolVersion":
+			s, _ := text(v)
+			return s, nil
+		}
+	}
+}
+
 func declared(d Dialect, dst *string) field {
 	return need("protocolVersion", word(dst, string(d)))
 }

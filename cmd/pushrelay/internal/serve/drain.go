@@ -60,6 +60,7 @@ func (r *Relay) Drain() error {
 	began := time.Now()
 	r.draining.Store(true)
 	r.server.Refuse()
+	r.polls.Drain()
 	r.hub.StopClaims()
 	ctx, cancel := context.WithTimeout(context.Background(), max(r.set.DrainLimit-lastMile, lastMile))
 	defer cancel()

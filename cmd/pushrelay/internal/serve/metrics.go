@@ -2,6 +2,7 @@ package serve
 
 import (
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -10,6 +11,7 @@ import (
 	"pushrelay/hub"
 	"pushrelay/hub/projection"
 	"pushrelay/session"
+	"pushrelay/session/poll"
 	"pushrelay/store"
 	"pushrelay/wire"
 )
@@ -26,6 +28,7 @@ type metrics struct {
 	open                        *prometheus.GaugeVec
 	duration                    *prometheus.HistogramVec
 	work, grants, dropped, done *prometheus.CounterVec
+	polled                      *prometheus.CounterVec
 
 	projections  *prometheus.CounterVec
 	projectionAt prometheus.Gauge
@@ -54,6 +57,8 @@ func newMetrics() *metrics {
 		grants:  counter("grants_ended_total", "Grants that ended without a result, by why; on every replica.", "why"),
 		dropped: counter("jobs_dropped_total", "Jobs that were dropped, by why; on every replica.", "why"),
 		done:    counter("results_total", "Results, by disposition; on every replica.", "disposition"),
+		polled: counter("poll_requests_total", "Requests of clients that poll, by endpoint and outcome: ok, gone, or an error's code.",
+			"endpoint", "outcome"),
 		projections: counter("projection_replacements_total", "Projections that arrived, by where from and what came of it.",
 			"source", "outcome"),
 		projectionAt: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -67,7 +72,7 @@ func newMetrics() *metrics {
 	})
 	info.Set(1)
 	m.registry.MustRegister(m.opened, m.ended, m.received, m.sent, m.unsent, m.refused, m.open, m.duration, m.work, m.grants,
-		m.dropped, m.done, m.projections,
+		m.dropped, m.done, m.polled, m.projections,
 		m.projectionAt, info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.prepare()
 	return m
@@ -98,6 +103,11 @@ func (m *metrics) prepare() {
 	}
 	for _, d := range dispositions() {
 		m.done.WithLabelValues(d)
+	}
+	for _, endpoint := range poll.Endpoints() {
+		for _, outcome := range poll.Outcomes() {
+			m.polled.WithLabelValues(endpoint, outcome)
+		}
 	}
 	for _, source := range []string{sourceFile, sourceAdmin} {
 		for _, outcome := range []string{"applied", "refused"} {
@@ -153,6 +163,11 @@ func (m *metrics) Ended(role string, reason session.Reason, s session.Summary) {
 
 // Refused implements session.Observer.
 func (m *metrics) Refused(what string) { m.refused.WithLabelValues(known(what, refusals())).Inc() }
+
+// Polled implements poll.Observer.
+func (m *metrics) Polled(endpoint, outcome string, _ time.Duration) {
+	m.polled.WithLabelValues(known(endpoint, poll.Endpoints()), known(outcome, poll.Outcomes())).Inc()
+}
 
 func (m *metrics) projection(source string, ok bool) {
 	outcome := "refused"

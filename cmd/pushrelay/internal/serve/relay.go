@@ -18,6 +18,7 @@ import (
 	"pushrelay/hub"
 	"pushrelay/hub/projection"
 	"pushrelay/session"
+	"pushrelay/session/poll"
 	"pushrelay/store"
 	"pushrelay/store/memory"
 	"pushrelay/wire"
@@ -33,6 +34,7 @@ type Relay struct {
 	reload      *reloader
 	hub         *hub.Hub
 	server      *session.Server
+	polls       *poll.Planes
 	metrics     *metrics
 	public      listener
 	admin       listener // without an address when it is off
@@ -132,6 +134,12 @@ func (r *Relay) assemble(raw []byte, first *projection.Projection) (err error) {
 	if err != nil {
 		return errors.Join(app.Usagef("%w", err), r.store.Close())
 	}
+	r.polls, err = poll.New(poll.Options{
+		Hub: r.hub, Budget: budget, Limits: r.set.limits(), Log: r.log, Observer: r.metrics,
+	})
+	if err != nil {
+		return errors.Join(app.Usagef("%w", err), r.store.Close())
+	}
 	r.metrics.watch(r.store, budget, holder)
 	r.projections = &projections{replace: holder.Replace, log: r.log, told: r.metrics.projection, raw: raw}
 	r.reload = newReloader(r.set.Projection, raw, func(raw []byte) error {
@@ -144,15 +152,19 @@ func (r *Relay) assemble(raw []byte, first *projection.Projection) (err error) {
 	return nil
 }
 
-// handler is what the public address serves; sessions are hijacked out of it.
+// handler is what the public address serves: sessions, which are hijacked out of it, and the planes of clients that poll,
+// which also answer every path that nobody has.
 func (r *Relay) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET "+wire.DaemonPath, r.server.Handler(wire.RoleDaemon))
-	mux.Handle("GET "+wire.SitePath, r.server.Handler(wire.RoleSite))
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, http.StatusNotFound, string(wire.CodeNotFound), "nothing is served here; sessions are opened at "+wire.DaemonPath+" and "+wire.SitePath)
+	sessions := map[string]http.Handler{
+		wire.DaemonPath: r.server.Handler(wire.RoleDaemon), wire.SitePath: r.server.Handler(wire.RoleSite),
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if s := sessions[q.URL.EscapedPath()]; s != nil && q.Method == http.MethodGet {
+			s.ServeHTTP(w, q)
+			return
+		}
+		r.polls.ServeHTTP(w, q)
 	})
-	return mux
 }
 
 func (r *Relay) adminHandler() http.Handler {

@@ -1,0 +1,210 @@
+package poll
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"pushrelay/session"
+	"pushrelay/wire"
+)
+
+// MaxBodyBytes is the longest body that is read.
+const MaxBodyBytes = wire.MaxFrameBytes
+
+const (
+	smallBody   = 64 << 10         // read from anybody; a longer one only from a known caller whose request is fresh
+	callerBytes = 16 << 20         // of longer bodies of one caller at once
+	bodyChunk   = 32 << 10         // must arrive within bodyStall
+	bodyStall   = 10 * time.Second // as a stream of the push protocol
+	bodyWait    = 20 * time.Second // for room; clients give up after 30 s
+)
+
+// body is a request's body and what was reserved for it.
+type body struct {
+	text []byte
+	give func() // gives the reservation back; nil: there is none
+}
+
+// bodies bounds the bytes of bodies: over all by the process's budget, of one caller, and of one address, so that
+// nobody has all of it.
+type bodies struct {
+	budget  *session.Budget
+	callers shares
+	addrs   shares
+}
+
+func newBodies(budget *session.Budget) *bodies {
+	return &bodies{
+		budget:  budget,
+		callers: shares{size: callerBytes, by: map[string]*share{}},
+		addrs:   shares{size: max(budget.Size()/4, MaxBodyBytes), by: map[string]*share{}},
+	}
+}
+
+// reserve waits for n bytes; caller is empty for a small body, whose caller nobody has looked at.
+func (b *bodies) reserve(ctx context.Context, addr, caller string, n int64) (give func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, bodyWait)
+	defer cancel()
+	var undo []func()
+	give = func() {
+		for i := len(undo) - 1; i >= 0; i-- {
+			undo[i]()
+		}
+	}
+	for _, s := range []struct {
+		of  *shares
+		who string
+	}{{&b.callers, caller}, {&b.addrs, addr}} {
+		if s.who == "" {
+			continue
+		}
+		back, err := s.of.take(ctx, s.who, n)
+		if err != nil {
+			give()
+			return nil, err
+		}
+		undo = append(undo, back)
+	}
+	granted := make(chan struct{})
+	drop := b.budget.Reserve(n, func() { close(granted) })
+	select {
+	case <-granted:
+	case <-ctx.Done():
+		if drop() {
+			give()
+			return nil, ctx.Err()
+		}
+	}
+	undo = append(undo, func() { b.budget.Release(n) })
+	return give, nil
+}
+
+// shares gives each of many a part of the same size, in the order in which they ask.
+type shares struct {
+	size int64
+
+	mu sync.Mutex
+	by map[string]*share
+}
+
+type share struct {
+	room  *semaphore.Weighted
+	users int // guarded by the shares' mu
+}
+
+func (s *shares) take(ctx context.Context, who string, n int64) (back func(), err error) {
+	n = min(n, s.size)
+	s.mu.Lock()
+	one := s.by[who]
+	if one == nil {
+		one = &share{room: semaphore.NewWeighted(s.size)}
+		s.by[who] = one
+	}
+	one.users++
+	s.mu.Unlock()
+	if err := one.room.Acquire(ctx, n); err != nil {
+		s.leave(who, one)
+		return nil, err
+	}
+	return func() {
+		one.room.Release(n)
+		s.leave(who, one)
+	}, nil
+}
+
+func (s *shares) leave(who string, one *share) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one.users--; one.users == 0 {
+		delete(s.by, who)
+	}
+}
+
+// read reads the body. A long one of somebody that the headers don't make known is refused unread, before its version
+// was looked at: it would hold memory for nothing.
+func (q *request) read() error {
+	n := q.http.ContentLength
+	switch {
+	case n > MaxBodyBytes:
+		return wire.BadRequest("a body has at most %d bytes", MaxBodyBytes)
+	case n == 0:
+		return nil
+	case q.http.Method == http.MethodGet:
+		return wire.BadRequest("this request has no body")
+	}
+	caller := ""
+	if n > smallBody || n < 0 {
+		if q.e.signed == "" {
+			return wire.BadRequest("a body of this endpoint has at most %d bytes, and its length is told", smallBody)
+		}
+		if err := q.signer(); err != nil {
+			return err
+		}
+		caller = q.Caller
+	}
+	room := n
+	if n < 0 {
+		room = MaxBodyBytes
+	}
+	ctx := q.http.Context()
+	give, err := q.planes.bodies.reserve(ctx, q.addr(), caller, room)
+	if err != nil {
+		if ctx.Err() != nil {
+			return errGone
+		}
+		return wire.Unavailable(1, "the relay has no room for this body just now; try again")
+	}
+	q.body.give = give
+	q.body.text, err = q.receive(n)
+	return err
+}
+
+// addr is the client's address as caps count it.
+func (q *request) addr() string { return q.planes.opts.Limits.ClientKey(q.http) }
+
+// free gives the body's bytes back. What the store was given stays its own.
+func (q *request) free() {
+	if q.body.give != nil {
+		q.body.give()
+	}
+	q.body = body{}
+}
+
+// receive reads n bytes, or for -1 what comes; each chunk has its time to arrive. No deadline is left behind: it would
+// end the wait of a held request.
+func (q *request) receive(n int64) ([]byte, error) {
+	control := http.NewResponseController(q.w)
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	most, buf := n, make([]byte, 0, max(n, bodyChunk))
+	if n < 0 {
+		most = MaxBodyBytes + 1 // so that one byte too many is seen
+	}
+	for int64(len(buf)) < most {
+		end := min(len(buf)+bodyChunk, int(most))
+		buf = slices.Grow(buf, end-len(buf))
+		_ = control.SetReadDeadline(time.Now().Add(bodyStall))
+		m, err := io.ReadFull(q.http.Body, buf[len(buf):end])
+		buf = buf[:len(buf)+m]
+		switch {
+		case err == nil:
+		case n < 0 && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
+			return buf, nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, wire.BadRequest("the body came too slowly")
+		default:
+			return nil, errGone
+		}
+	}
+	if len(buf) > MaxBodyBytes {
+		return nil, wire.BadRequest("a body has at most %d bytes", MaxBodyBytes)
+	}
+	return buf, nil
+}
