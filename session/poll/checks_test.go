@@ -124,6 +124,15 @@ func TestPathsAreNotDressedUp(t *testing.T) {
 	}
 }
 
+func TestOutcomesAreCounted(t *testing.T) {
+	r := newRig(t)
+	r.send(r.daemonCall("d1", "release", release0))
+	r.send(r.siteCall("shop", "nothing", `{}`))
+	r.send(r.siteGet("shop", "nothing", "0"))
+	r.seen.await(t, "release", "ok", 1)
+	r.seen.await(t, "unknown", "not-found", 2)
+}
+
 func TestPairingIsNotThereUnlessGiven(t *testing.T) {
 	r := newRig(t)
 	c := r.daemonCall("d1", "pair", `{"protocolVersion":"2"}`)
