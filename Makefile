@@ -21,7 +21,7 @@ build: ## build bin/pushrelay
 
 run: build ## serve with demo keys from .run (made when missing)
 	@test -f $(RUN_DIR)/projection.json || ./$(BIN) init $(RUN_DIR)
-	./$(BIN) serve --projection $(RUN_DIR)/projection.json
+	./$(BIN) serve --projection $(RUN_DIR)/projection.json --data $(RUN_DIR)/data
 
 fmt: ## format the sources
 	$(GO) tool gofumpt -w cmd hub session store wire

@@ -80,7 +80,8 @@ func TestServeSettings(t *testing.T) {
 		"accept-per-second": {"10", "20", "30"}, "drain-window": {"1s", "2s", "3s"}, "drain-limit": {"10s", "20s", "30s"},
 		"admin-listen": {"127.0.0.1:4", "127.0.0.1:5", "off"}, "public-url": {"http://a", "http://b", "http://c"},
 		"origin": {"http://a", "http://b", "http://c"}, "trusted-proxy": {"10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"},
-		"admin-host": {"a", "b", "c"}, "store": {"memory", "memory", "memory"},
+		"admin-host": {"a", "b", "c"}, "store": {"memory", "disk", "memory"},
+		"data": {"/nonexistent/a", "/nonexistent/b", "/nonexistent/c"},
 	}
 	file := map[string]any{"projection": projection, "admin-remote": true}
 	for name, v := range values {
@@ -154,7 +155,9 @@ func TestServeRefusesSettings(t *testing.T) {
 		{"public URL with a login", "--public-url=https://u:p@relay.example.org", []string{"--public-url"}},
 		{"origin", "--origin=*", []string{"--origin", "https://"}},
 		{"proxy", "--trusted-proxy=10.0.0.1", []string{"--trusted-proxy", "/8"}},
-		{"store", "--store=tape", []string{"--store", "memory"}},
+		{"store", "--store=tape", []string{"--store", "disk", "memory"}},
+		{"data that is a file", "--data=" + projection, []string{"--data", "isn't a folder"}},
+		{"no data", "--data=", []string{"--data"}},
 		{"no projection there", "--projection=/nonexistent/p.json", []string{"can't be read"}},
 		{"broken projection", "--projection=" + broken, []string{"projection"}},
 		{"log level", "--log-level=loud", []string{"--log-level"}},

@@ -13,19 +13,21 @@ import (
 	"pushrelay/cmd/pushrelay/internal/keys"
 	"pushrelay/cmd/pushrelay/internal/serve"
 	"pushrelay/cmd/pushrelay/internal/setup"
+	"pushrelay/cmd/pushrelay/internal/storage"
 	"pushrelay/cmd/pushrelay/internal/submit"
 )
 
 // cli is every command. A command is a struct whose fields are its settings and whose Run does the work.
 type cli struct {
-	Serve   serve.Command  `cmd:"" help:"Run the relay."`
-	Keygen  keys.Keygen    `cmd:"" help:"Make a key for a site or a device."`
-	Init    setup.Command  `cmd:"" help:"Make demo keys and a projection in a new folder."`
-	Daemon  device.Command `cmd:"" help:"Run jobs of an owner on this device."`
-	Site    siteCommands   `cmd:"" help:"Publish jobs as a site."`
-	Demo    demo.Command   `cmd:"" help:"Show the whole thing at work, with no set-up."`
-	Bench   benchCommands  `cmd:"" help:"Measure a relay on this machine."`
-	Version app.Version    `cmd:"" help:"Print the version."`
+	Serve   serve.Command   `cmd:"" help:"Run the relay."`
+	Keygen  keys.Keygen     `cmd:"" help:"Make a key for a site or a device."`
+	Init    setup.Command   `cmd:"" help:"Make demo keys and a projection in a new folder."`
+	Daemon  device.Command  `cmd:"" help:"Run jobs of an owner on this device."`
+	Site    siteCommands    `cmd:"" help:"Publish jobs as a site."`
+	Store   storage.Command `cmd:"" help:"Look after the files that a relay keeps its jobs in."`
+	Demo    demo.Command    `cmd:"" help:"Show the whole thing at work, with no set-up."`
+	Bench   benchCommands   `cmd:"" help:"Measure a relay on this machine."`
+	Version app.Version     `cmd:"" help:"Print the version."`
 
 	Work demo.Work `cmd:"" name:"demo-work" hidden:"" help:"What the devices of the demonstration run."`
 }
@@ -43,7 +45,8 @@ func (benchCommands) Help() string {
   pushrelay bench lifecycle
   pushrelay bench latency --json
   pushrelay bench idle
-  pushrelay bench storm --sessions 1000`
+  pushrelay bench storm --sessions 1000
+  pushrelay bench store --json`
 }
 
 func main() {

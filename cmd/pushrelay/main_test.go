@@ -184,7 +184,7 @@ func serveRelay(t *testing.T, args ...string) *relay {
 	}
 	args = append([]string{
 		"serve", "--projection", setup.ProjectionFile(dir), "--listen", "127.0.0.1:0",
-		"--admin-listen", "127.0.0.1:0", "--log-format", "json",
+		"--admin-listen", "127.0.0.1:0", "--log-format", "json", "--store", "memory",
 	}, args...)
 	r := &relay{process: start(t, "", args...), dir: dir, keys: made}
 	var l struct{ URL, Admin string }

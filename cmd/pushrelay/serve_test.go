@@ -41,7 +41,7 @@ func TestServeSaysWhereItListens(t *testing.T) {
 
 func TestServeNamesAPortInUse(t *testing.T) {
 	r := serveRelay(t)
-	p := start(t, "", "serve", "--projection", setup.ProjectionFile(r.dir), "--listen", strings.TrimPrefix(r.url, "http://"))
+	p := start(t, "", "serve", "--store", "memory", "--projection", setup.ProjectionFile(r.dir), "--listen", strings.TrimPrefix(r.url, "http://"))
 	if code := p.exit(); code != app.ExitUsage || !strings.Contains(p.err.String(), "another port") {
 		t.Errorf("code %d", code)
 	}

@@ -21,7 +21,7 @@ const description = `A relay between sites that publish jobs and daemons that ru
 
 Every setting is a flag, an environment variable and a key of the JSON file that --config names; flags win over the environment, the environment over the file. In the file a key is the flag's name without the dashes.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 refused by the relay, 4 some jobs failed, 5 no job succeeded, 130 interrupted.`
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 refused by the relay, 4 some jobs failed, 5 no job succeeded, 6 the store is in use, 7 the store is damaged or foreign, 8 the store has another format, 130 interrupted.`
 
 // Streams are a command's input and output. Results go to Out; logs, progress and errors to Err.
 type Streams struct {

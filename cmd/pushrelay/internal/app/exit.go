@@ -15,6 +15,9 @@ const (
 	ExitRefused     = 3   // the relay won't have this client: key, revocation or protocol version; trying again is no use
 	ExitSome        = 4   // site submit: some jobs failed
 	ExitNone        = 5   // site submit: no job succeeded
+	ExitLocked      = 6   // the store's folder is in use by another process
+	ExitDamaged     = 7   // the store's file is cut short, damaged or another program's; it was left as it is
+	ExitFormat      = 8   // the store's file has a format that this build doesn't know; it was left as it is
 	ExitInterrupted = 130 // stopped by a signal before the work was done, or a second signal cut a graceful stop short
 )
 

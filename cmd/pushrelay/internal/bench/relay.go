@@ -17,6 +17,8 @@ import (
 type RelayChild struct {
 	Projection string `arg:"" type:"path" help:"The generated projection."`
 	Accept     int    `default:"2000" help:"New connections a second."`
+	Store      string `default:"memory" enum:"memory,disk" help:"The relay's store."`
+	Data       string `type:"path" help:"The disk store's folder."`
 }
 
 // Run serves until stdin ends.
@@ -30,12 +32,16 @@ func (c *RelayChild) Run(ctx context.Context) error {
 	}
 	announced := &firstWrite{done: make(chan struct{})}
 	ended := make(chan int, 1)
+	args := []string{
+		"serve", "--projection", c.Projection, "--listen", addr, "--public-url", "http://" + addr, "--admin-listen", "off",
+		"--jobs-per-site", "10000000", "--bytes-per-site", "16GiB", "--log-level", "error",
+		"--max-per-address", "1000", "--accept-per-second", strconv.Itoa(c.Accept), "--store", c.Store,
+	}
+	if c.Data != "" {
+		args = append(args, "--data", c.Data)
+	}
 	go func() {
-		ended <- app.Main(ctx, &program, app.Streams{In: os.Stdin, Out: announced, Err: os.Stderr}, []string{
-			"serve", "--projection", c.Projection, "--listen", addr, "--public-url", "http://" + addr, "--admin-listen", "off",
-			"--jobs-per-site", "10000000", "--bytes-per-site", "16GiB", "--log-level", "error",
-			"--max-per-address", "1000", "--accept-per-second", strconv.Itoa(c.Accept),
-		})
+		ended <- app.Main(ctx, &program, app.Streams{In: os.Stdin, Out: announced, Err: os.Stderr}, args)
 	}()
 	select {
 	case code := <-ended:

@@ -25,11 +25,17 @@ const (
 // admin is the operator's listener. It has no login: what protects it is that only this machine can reach it, that
 // browsers can't be tricked into it (Host and Origin), and that nothing here shows keys or ciphertext.
 type admin struct {
-	ready    func(context.Context) []string // why the relay isn't ready; empty when it is
+	ready    func(context.Context) unreadiness
 	put      func(raw []byte) (Change, error)
 	registry *prometheus.Registry
 	hosts    []string // names besides localhost, for reads only
 	remote   bool     // reads may come by any address
+}
+
+// unreadiness is why a relay isn't ready; the zero value says that it is.
+type unreadiness struct {
+	Why   []string // words: draining, store
+	Store string   // what is wrong with the store, for people
 }
 
 // handler answers the routes behind the checks that all of them share.
@@ -80,8 +86,12 @@ func (a *admin) readable(host string) bool {
 func (a *admin) serveReady(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
-	if why := a.ready(ctx); len(why) > 0 {
-		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "unready", "why": why})
+	if u := a.ready(ctx); len(u.Why) > 0 {
+		answer := map[string]any{"status": "unready", "why": u.Why}
+		if u.Store != "" {
+			answer["store"] = u.Store
+		}
+		writeJSON(w, http.StatusServiceUnavailable, answer)
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"status": "ready"})

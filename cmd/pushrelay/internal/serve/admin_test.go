@@ -59,7 +59,7 @@ func testAdmin(t *testing.T, why ...string) (*admin, *projection.Holder) {
 	t.Helper()
 	p, holder := held(t, example(t, 5, "site-one"))
 	return &admin{
-		ready:    func(context.Context) []string { return why },
+		ready:    func(context.Context) unreadiness { return unreadiness{Why: why} },
 		put:      func(raw []byte) (Change, error) { return p.apply(raw, sourceAdmin) },
 		registry: newMetrics().registry,
 		hosts:    []string{"metrics.internal"},

@@ -22,10 +22,13 @@ type Command struct {
 func (Command) Help() string {
 	return `Examples:
 
-  pushrelay serve --projection projection.json --public-url http://127.0.0.1:8080
-  pushrelay serve --projection /etc/pushrelay/projection.json --listen 127.0.0.1:8080 --public-url https://relay.example.org
+  pushrelay serve --projection projection.json --data jobs
+  pushrelay serve --projection projection.json --store memory --public-url http://127.0.0.1:8080
+  pushrelay serve --projection /etc/pushrelay/projection.json --data /var/lib/pushrelay --public-url https://relay.example.org
   PUSHRELAY_LEASE=2m pushrelay serve --config /etc/pushrelay/serve.json
   pushrelay serve --config serve.json --check-config
+
+Jobs in flight are kept in --data, on disk before anything is acknowledged; a relay that starts again goes on with them. One process has the folder for itself. With --store memory nothing is kept and --data isn't used.
 
 The projection is read again when its file changes and at SIGHUP; one that can't be used is reported and the old one stays. PUT /projection on the admin listener replaces it too, until the file changes or the relay starts again: the last one that arrived is in force, and with a "version" only a higher one replaces what is in force.
 

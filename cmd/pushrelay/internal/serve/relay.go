@@ -20,7 +20,6 @@ import (
 	"pushrelay/session"
 	"pushrelay/session/poll"
 	"pushrelay/store"
-	"pushrelay/store/memory"
 	"pushrelay/wire"
 )
 
@@ -30,6 +29,7 @@ type Relay struct {
 	set         Settings
 	log         zerolog.Logger
 	store       store.RoutingStore
+	outages     *outages // nil for a store that keeps nothing
 	projections *projections
 	reload      *reloader
 	hub         *hub.Hub
@@ -62,24 +62,17 @@ func Start(set Settings, log zerolog.Logger) (*Relay, error) {
 		return nil, app.Usagef("%s: %w", set.Projection, err)
 	}
 	r := &Relay{set: set, log: log, metrics: newMetrics(), failed: make(chan error, 2)}
-	if err := r.listen(); err != nil {
+	if err := r.openStore(); err != nil {
 		return nil, err
 	}
+	if err := r.listen(); err != nil {
+		return nil, errors.Join(err, r.store.Close())
+	}
 	if err := r.assemble(raw, first); err != nil {
-		return nil, errors.Join(err, r.unlisten())
+		return nil, errors.Join(err, r.unlisten(), r.store.Close())
 	}
 	r.start()
 	return r, nil
-}
-
-// openStore picks the store.
-func openStore(set Settings) (store.RoutingStore, error) {
-	switch set.Store {
-	case "memory":
-		return memory.New(memory.Options{Settings: set.storeSettings()}), nil
-	default:
-		return nil, app.Usagef("--store %q isn't one of: memory", set.Store)
-	}
 }
 
 func (r *Relay) listen() (err error) {
@@ -113,9 +106,6 @@ func (r *Relay) unlisten() error {
 
 // assemble builds the parts in the order in which they need each other.
 func (r *Relay) assemble(raw []byte, first *projection.Projection) (err error) {
-	if r.store, err = openStore(r.set); err != nil {
-		return err
-	}
 	holder := projection.NewHolder(first)
 	version := app.BuildInfo().Version
 	settings := r.set.hubSettings()
@@ -123,7 +113,7 @@ func (r *Relay) assemble(raw []byte, first *projection.Projection) (err error) {
 		Store: r.store, Projection: holder, Settings: settings, Log: r.log, Observer: hubMetrics{r.metrics}, RelayVersion: version,
 	})
 	if err != nil {
-		return errors.Join(app.Usagef("%w", err), r.store.Close())
+		return app.Usagef("%w", err)
 	}
 	budget := session.NewBudget(int64(r.set.Budget))
 	r.server, err = session.NewServer(session.ServerConfig{
@@ -132,7 +122,7 @@ func (r *Relay) assemble(raw []byte, first *projection.Projection) (err error) {
 		PingMin: settings.PingEvery * 4 / 5, PingMax: settings.PingEvery, IdleAfter: settings.SilenceFor,
 	})
 	if err != nil {
-		return errors.Join(app.Usagef("%w", err), r.store.Close())
+		return app.Usagef("%w", err)
 	}
 	r.polls, err = poll.New(poll.Options{
 		Hub: r.hub, Budget: budget, Limits: r.set.limits(), Log: r.log, Observer: r.metrics,
@@ -217,16 +207,16 @@ func (r *Relay) fail(err error) {
 	}
 }
 
-// unready answers why this relay shouldn't get new sessions; nothing when it should.
-func (r *Relay) unready(ctx context.Context) []string {
-	var why []string
+// unready answers why this relay shouldn't get new sessions, and what is wrong with the store; nothing when it should.
+func (r *Relay) unready(ctx context.Context) unreadiness {
+	var u unreadiness
 	if r.draining.Load() {
-		why = append(why, "draining")
+		u.Why = append(u.Why, "draining")
 	}
-	if _, err := r.store.Now(ctx); err != nil {
-		why = append(why, "store")
+	if err := r.storeErr(ctx); err != nil {
+		u.Why, u.Store = append(u.Why, "store"), err.Error()
 	}
-	return why
+	return u
 }
 
 // URL answers where clients of this machine dial.
@@ -266,10 +256,14 @@ func (r *Relay) publicURLs() []string {
 func (r *Relay) announce(out io.Writer) error {
 	admin := r.AdminURL()
 	r.log.Info().Str("event", "listening").Str("url", r.URL()).Str("admin", admin).Strs("public", r.publicURLs()).
-		Str("store", r.set.Store).Str("version", app.BuildInfo().Version).Msg("listening")
+		Str("store", r.set.Store).Str("data", r.dataFolder()).Str("version", app.BuildInfo().Version).Msg("listening")
 	if admin == "" {
 		admin = adminOff
 	}
-	_, err := fmt.Fprintf(out, "pushrelay: listening on %s, admin on %s\n", r.URL(), admin)
+	kept := "jobs are kept in memory and gone when this ends"
+	if dir := r.dataFolder(); dir != "" {
+		kept = "jobs are kept in " + dir
+	}
+	_, err := fmt.Fprintf(out, "pushrelay: listening on %s, admin on %s; %s\n", r.URL(), admin, kept)
 	return err
 }

@@ -41,6 +41,7 @@ func started(t *testing.T, change func(*Settings)) (*Relay, *seal.Keys) {
 		t.Fatal(err)
 	}
 	set.Projection, set.Listen, set.AdminListen, set.DrainWindow = path, "127.0.0.1:0", "127.0.0.1:0", 50*time.Millisecond
+	set.Store = storeMemory
 	if change != nil {
 		change(&set)
 	}

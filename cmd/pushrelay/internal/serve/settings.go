@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -21,7 +22,8 @@ type Settings struct {
 	// PublicURL is what clients sign as the relay they dialled.
 	PublicURL []string `help:"URL under which clients dial this relay; repeat it for several. Default: the listen address." name:"public-url" placeholder:"URL" group:"Relay"`
 	Origin    []string `help:"Origin that browsers may connect from; repeat it for several. Others that send one are refused." placeholder:"ORIGIN" group:"Relay"`
-	Store     string   `help:"Where jobs in flight are kept. memory: gone when the process ends." enum:"memory" default:"memory" group:"Relay"`
+	Store     string   `help:"Where jobs in flight are kept. disk: in --data, before anything is acknowledged. memory: gone when the process ends." enum:"disk,memory" default:"disk" group:"Relay"`
+	Data      string   `help:"Folder of the disk store, made when it is missing; one process each. Not used with --store memory." type:"path" default:"pushrelay-data" placeholder:"DIR" group:"Relay"`
 
 	TrustedProxy []string `help:"Network of proxies whose X-Forwarded-For is believed, as CIDR; repeat it for several." placeholder:"CIDR" group:"Relay"`
 
@@ -80,7 +82,21 @@ func (s *Settings) Validated() error {
 		}
 	}
 	_, err := s.proxies()
-	return errors.Join(s.addresses(), s.urls(), err)
+	return errors.Join(s.addresses(), s.urls(), s.data(), err)
+}
+
+// data refuses what can't be a folder; whether the store in it can be opened is known when it is.
+func (s *Settings) data() error {
+	if s.Store != storeDisk {
+		return nil
+	}
+	if s.Data == "" {
+		return app.Usagef("--data is empty; name a folder for the jobs in flight, or say --store memory to forget them at the end")
+	}
+	if info, err := os.Stat(s.Data); err == nil && !info.IsDir() {
+		return app.Usagef("--data %s isn't a folder; name one, or a path where one can be made", s.Data)
+	}
+	return nil
 }
 
 func (s *Settings) addresses() error {
@@ -184,7 +200,7 @@ func (s *Settings) limits() session.Limits {
 // view is what --check-config prints: the keys of a configuration file with the values in force.
 func (s *Settings) view() map[string]any {
 	return map[string]any{
-		"projection": s.Projection, "listen": s.Listen, "public-url": app.List(s.PublicURL), "origin": app.List(s.Origin), "store": s.Store,
+		"projection": s.Projection, "listen": s.Listen, "public-url": app.List(s.PublicURL), "origin": app.List(s.Origin), "store": s.Store, "data": s.Data,
 		"trusted-proxy": app.List(s.TrustedProxy),
 		"admin-listen":  s.AdminListen, "admin-remote": s.AdminRemote, "admin-host": app.List(s.AdminHost),
 		"lease": s.Lease.String(), "payload-window": s.PayloadWindow.String(), "max-deadline": s.MaxDeadline.String(),

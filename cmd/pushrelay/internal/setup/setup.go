@@ -119,6 +119,9 @@ func StateDir(dir, runner string) string { return filepath.Join(dir, runner+".st
 // ProjectionFile is where Make keeps the projection.
 func ProjectionFile(dir string) string { return filepath.Join(dir, "projection.json") }
 
+// DataDir is where the relay of an example keeps its jobs; serve makes it.
+func DataDir(dir string) string { return filepath.Join(dir, "data") }
+
 // next prints commands that work when they are pasted, each into a terminal of its own.
 func (c Command) next(w io.Writer) error {
 	program := ShellWord(programName())
@@ -128,7 +131,7 @@ func (c Command) next(w io.Writer) error {
 
 1. The relay:
 
-   %s serve --projection %s --listen 127.0.0.1:8080
+   %s serve --projection %s --data %s --listen 127.0.0.1:8080
 
 2. In a second terminal, a device of %s; each job's text goes to the command, and what that prints is the result:
 
@@ -137,7 +140,7 @@ func (c Command) next(w io.Writer) error {
 3. In a third terminal, a site that publishes two jobs:
 
    printf 'first line\nsecond line\n' | %s site submit --relay http://127.0.0.1:8080 --key %s --site %s --owner %s
-`, c.Dir, len(Sites()), len(Devices()), program, file(ProjectionFile(c.Dir)), d.Owner,
+`, c.Dir, len(Sites()), len(Devices()), program, file(ProjectionFile(c.Dir)), file(DataDir(c.Dir)), d.Owner,
 		program, file(KeyFile(c.Dir, d.Runner)), d.Runner, file(StateDir(c.Dir, d.Runner)),
 		program, file(KeyFile(c.Dir, Sites()[0])), Sites()[0], d.Owner)
 	return err
