@@ -1,4 +1,4 @@
-// Package bench measures a relay on this machine: whole lives of jobs, latency, idle memory, and a storm of returns.
+// Package bench measures a relay on this machine: whole lives of jobs, latency, idle memory, a storm of returns, and its stores.
 //
 // The relay and every baseline run in processes of their own, started from this same executable; the clients run in
 // this one. All traffic stays on loopback, and every run is bounded in count and in time.
@@ -27,6 +27,7 @@ type Command struct {
 	Latency   Latency   `cmd:"" help:"Time from enqueue to result of one job at a time."`
 	Idle      Idle      `cmd:"" help:"Resident memory of an idle session, against a bare WebSocket connection."`
 	Storm     Storm     `cmd:"" help:"Sessions cut all at once: time until all are back."`
+	Store     Store     `cmd:"" help:"The disk store beside the memory store, without a network."`
 	Child     Child     `cmd:"" hidden:"" help:"A process that a bench measures."`
 }
 

@@ -59,7 +59,7 @@ func (c *controller) say(a answer) {
 func (c *controller) do(command, argument string) (answer, error) {
 	switch command {
 	case "memory":
-		return memory()
+		return residentMemory()
 	case "spent":
 		return spent()
 	case "cpu":
@@ -72,8 +72,8 @@ func (c *controller) do(command, argument string) (answer, error) {
 	return answer{}, errors.New("unknown command " + strconv.Quote(command))
 }
 
-// memory answers the resident memory after a collection that hands free pages back. Pools empty in the second one.
-func memory() (answer, error) {
+// residentMemory answers the resident memory after a collection that hands free pages back. Pools empty in the second one.
+func residentMemory() (answer, error) {
 	for range 3 {
 		debug.FreeOSMemory()
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -8,7 +9,7 @@ import (
 )
 
 func TestLifecycleShowsItsFigures(t *testing.T) {
-	c := Lifecycle{Sites: 3, Daemons: 4, Open: 24, Slots: 4, Queued: 300, Seconds: 0.3, Rounds: 1}
+	c := Lifecycle{Sites: 3, Daemons: 4, Open: 24, Slots: 4, Queued: 300, Seconds: 0.3, Rounds: 1, Store: "memory"}
 	found := object(t, c.Output, c.measure)
 	positive(t, found, "lives_per_second", "echoes_per_second", "ratio", "lives", "frames_per_life")
 	depth, _ := found["depth"].([]any)
@@ -21,11 +22,47 @@ func TestLifecycleShowsItsFigures(t *testing.T) {
 }
 
 func TestLifecycleWithoutDepth(t *testing.T) {
-	c := Lifecycle{Sites: 1, Daemons: 1, Open: 1, Slots: 1, Seconds: 0.1, Rounds: 1}
+	c := Lifecycle{Sites: 1, Daemons: 1, Open: 1, Slots: 1, Seconds: 0.1, Rounds: 1, Store: "memory"}
 	found := object(t, c.Output, c.measure)
 	positive(t, found, "lives_per_second", "ratio")
 	if found["depth"] != nil {
 		t.Errorf("depth is %v, want none", found["depth"])
+	}
+}
+
+func TestLifecycleOnDisk(t *testing.T) {
+	dir := t.TempDir()
+	c := Lifecycle{Sites: 2, Daemons: 2, Open: 8, Slots: 4, Seconds: 0.3, Rounds: 1, Store: "disk", Dir: dir}
+	found := object(t, c.Output, c.measure)
+	positive(t, found, "lives_per_second", "lives")
+	beside, _ := found["memory"].(map[string]any)
+	positive(t, beside, "lives_per_second", "relay_us_per_life", "ratio")
+	if found["store"] != "disk" {
+		t.Errorf("the store is %v", found["store"])
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}
+
+func TestStoreShowsItsFigures(t *testing.T) {
+	dir := t.TempDir()
+	c := Store{Callers: 4, Calls: 10, Jobs: 1001, Seconds: 0.2, Rounds: 1, Dir: dir}
+	found := object(t, c.Output, c.measure)
+	positive(t, found, "ratio", "sync_p50_ms", "open_seconds", "open_jobs", "file_bytes", "bytes_per_job")
+	for _, kind := range []string{"memory", "disk"} {
+		side, _ := found[kind].(map[string]any)
+		positive(t, side, "lives_per_second")
+		enqueue, _ := side["enqueue"].([]any)
+		if len(enqueue) != 2 {
+			t.Fatalf("%s: enqueue is %v, want two entries", kind, side["enqueue"])
+		}
+		for _, entry := range enqueue {
+			positive(t, entry.(map[string]any), "callers", "p50_ms", "p99_ms")
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
 	}
 }
 
@@ -56,6 +93,8 @@ func TestFlagsOutOfRangeAreRefused(t *testing.T) {
 		{"warmup", &Latency{Jobs: 10, Warmup: -1}},
 		{"sessions", &Idle{Rounds: 1}},
 		{"rounds", &Storm{Sessions: 1}},
+		{"callers", &Store{Callers: 1, Calls: 10, Jobs: 100, Seconds: 1, Rounds: 1}},
+		{"jobs", &Store{Callers: 2, Calls: 10, Jobs: 10, Seconds: 1, Rounds: 1}},
 	} {
 		err := c.check.Validate()
 		if app.CodeOf(err) != app.ExitUsage || !strings.Contains(err.Error(), "--"+c.flag) {

@@ -5,7 +5,8 @@ func (Lifecycle) Help() string {
 	return `Examples:
 
   pushrelay bench lifecycle
-  pushrelay bench lifecycle --sites 8 --daemons 8 --rounds 1 --json`
+  pushrelay bench lifecycle --sites 8 --daemons 8 --rounds 1 --json
+  pushrelay bench lifecycle --store disk --dir /var/lib/pushrelay`
 }
 
 // Help shows examples.
@@ -30,4 +31,15 @@ func (Storm) Help() string {
 
   pushrelay bench storm
   pushrelay bench storm --sessions 500 --json`
+}
+
+// Help shows examples.
+func (Store) Help() string {
+	return `Examples:
+
+  pushrelay bench store
+  pushrelay bench store --callers 16 --jobs 10000 --json
+  pushrelay bench store --dir /var/lib/pushrelay
+
+A disk keeps what is acknowledged, so name a folder of the disk that the relay will use: a temporary folder may be in memory, where syncing costs nothing.`
 }

@@ -17,6 +17,8 @@ type Lifecycle struct {
 	Queued  int     `default:"0" help:"Measure also with so many jobs queued besides, 0 to 1,000,000; compared with 1,000."`
 	Seconds float64 `default:"3" help:"Time of each measurement, 0.1 to 120."`
 	Rounds  int     `default:"3" help:"Measurements of each kind, in turns, 1 to 20; medians are shown."`
+	Store   string  `default:"memory" enum:"memory,disk" help:"The relay's store: memory, or disk, which is measured beside memory."`
+	Dir     string  `type:"existingdir" env:"-" placeholder:"DIR" help:"Folder on the disk to measure; files are made in it and removed. Default: the system's temporary folder."`
 
 	exe string // of the children; empty means this one
 }
@@ -49,7 +51,17 @@ type lifecycleFigure struct {
 	EchoTime    float64 `json:"us_per_echo"` // of both ends
 	TimeRatio   float64 `json:"time_ratio"`  // what ratio would be on a machine of our own
 
+	Store  string      `json:"store"`
+	Memory *memorySide `json:"memory,omitempty"` // beside the disk store's figures
+
 	Depth []depthEntry `json:"depth,omitempty"`
+}
+
+// memorySide is what the memory store did in the same run.
+type memorySide struct {
+	Lives     float64 `json:"lives_per_second"`
+	RelayTime float64 `json:"relay_us_per_life"`
+	Ratio     float64 `json:"ratio"` // of the disk store's lives to these
 }
 
 // depthEntry is the rate with so many jobs queued besides the open ones.
@@ -66,7 +78,7 @@ const shallow = 1000
 
 func (f *lifecycleFigure) rows() [][2]string {
 	rows := [][2]string{
-		{"lives a second", text(f.Lives, 0)},
+		{"lives a second, " + f.Store + " store", text(f.Lives, 0)},
 		{"bare echoes a second", text(f.Echoes, 0)},
 		{"ratio", text(f.Ratio, 3)},
 		{"processor time a life, relay, us", text(f.RelayTime, 1)},
@@ -76,6 +88,11 @@ func (f *lifecycleFigure) rows() [][2]string {
 		{"lives checked", fmt.Sprint(f.Whole)},
 		{"frames a life", text(f.Frames, 2)},
 		{"pushes repeated", fmt.Sprint(f.Again)},
+	}
+	if m := f.Memory; m != nil {
+		rows = append(rows, [2]string{"lives a second, memory store", text(m.Lives, 0)},
+			[2]string{"processor time a life, relay, memory store, us", text(m.RelayTime, 1)},
+			[2]string{"disk store to memory store", text(m.Ratio, 3)})
 	}
 	for _, d := range f.Depth {
 		rows = append(rows, [2]string{fmt.Sprintf("lives a second, %d queued", d.Queued), text(d.Lives, 0)})

@@ -2,14 +2,17 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 )
 
 // lifecycleRounds are all measurements of a run, by kind.
 type lifecycleRounds struct {
 	echoes, lives []cost
+	memory        []cost   // when lives are the disk store's
 	deep          [][]cost // by depth
 	frames        []float64
 	whole         int
@@ -17,7 +20,7 @@ type lifecycleRounds struct {
 }
 
 func (c *Lifecycle) measure(ctx context.Context) (figure, error) {
-	dir, err := os.MkdirTemp("", "pushrelay-bench-")
+	dir, err := os.MkdirTemp(c.Dir, "pushrelay-bench-")
 	if err != nil {
 		return nil, err
 	}
@@ -37,24 +40,35 @@ func (c *Lifecycle) measure(ctx context.Context) (figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		lives, err := c.round(ctx, w, envelopes, 0, r)
+		if c.Store != memoryName {
+			lives, err := c.round(ctx, memoryName, w, envelopes, 0, r)
+			if err != nil {
+				return nil, err
+			}
+			r.memory = append(r.memory, lives)
+		}
+		lives, err := c.round(ctx, c.Store, w, envelopes, 0, r)
 		if err != nil {
 			return nil, err
 		}
 		r.echoes, r.lives = append(r.echoes, echoes), append(r.lives, lives)
 		for i, queued := range depths {
-			lives, err := c.round(ctx, w, envelopes, queued, r)
+			lives, err := c.round(ctx, c.Store, w, envelopes, queued, r)
 			if err != nil {
 				return nil, fmt.Errorf("with %d queued: %w", queued, err)
 			}
 			r.deep[i] = append(r.deep[i], lives)
 		}
 	}
-	return r.figure(depths), nil
+	return r.figure(c.Store, depths), nil
 }
 
-func (r *lifecycleRounds) figure(depths []int) *lifecycleFigure {
+// memoryName is the store that others are compared with.
+const memoryName = "memory"
+
+func (r *lifecycleRounds) figure(kind string, depths []int) *lifecycleFigure {
 	f := &lifecycleFigure{
+		Store:       kind,
 		Lives:       round(medianOf(r.lives, cost.perSecond), 1),
 		Echoes:      round(medianOf(r.echoes, cost.perSecond), 1),
 		RelayTime:   round(medianOf(r.lives, cost.eachServer), 2),
@@ -66,6 +80,11 @@ func (r *lifecycleRounds) figure(depths []int) *lifecycleFigure {
 	}
 	f.Ratio = ratio(f.Lives, f.Echoes)
 	f.TimeRatio = ratio(f.EchoTime, f.RelayTime+f.ClientsTime)
+	if len(r.memory) > 0 {
+		m := &memorySide{Lives: round(medianOf(r.memory, cost.perSecond), 1), RelayTime: round(medianOf(r.memory, cost.eachServer), 2)}
+		m.Ratio = ratio(f.Lives, m.Lives)
+		f.Memory = m
+	}
 	for i, queued := range depths {
 		d := depthEntry{Queued: queued, Lives: round(medianOf(r.deep[i], cost.perSecond), 1), Ratio: 1, ByTime: 1}
 		d.Time = round(medianOf(r.deep[i], cost.eachServer), 2)
@@ -80,12 +99,18 @@ func (r *lifecycleRounds) figure(depths []int) *lifecycleFigure {
 
 // round starts a relay, fills it, measures for a while, and lets every job end. The jobs queued besides are of the
 // same queues as the open ones: a new job waits behind all of them, and the daemons drain the queues at their rate.
-func (c *Lifecycle) round(ctx context.Context, w *world, envelopes *sealed, queued int, r *lifecycleRounds) (found cost, err error) {
-	relay, err := startRelay(ctx, c.exe, w)
+func (c *Lifecycle) round(
+	ctx context.Context, kind string, w *world, envelopes *sealed, queued int, r *lifecycleRounds,
+) (found cost, err error) {
+	data := filepath.Join(filepath.Dir(w.path), "data") // made and removed anew
+	relay, err := startRelay(ctx, c.exe, w, "--store", kind, "--data", data)
 	if err != nil {
 		return found, err
 	}
-	defer func() { _ = relay.close() }()
+	defer func() {
+		_ = relay.close()
+		err = errors.Join(err, os.RemoveAll(data))
+	}()
 	l := newLedger(c.Sites, c.provide(queued))
 	f, err := connect(ctx, relay.Addr, w, envelopes, l, c.Slots)
 	if err != nil {

@@ -41,7 +41,9 @@ func round(v float64, decimals int) float64 {
 	return math.Round(v*f) / f
 }
 
-func ms(d time.Duration) float64 { return round(float64(d)/float64(time.Millisecond), 3) }
+func ms(d time.Duration) float64 { return round(inMs(d), 3) }
+
+func inMs(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // text writes a figure for people, with at most so many decimals.
 func text(v float64, decimals int) string { return strconv.FormatFloat(v, 'f', decimals, 64) }
