@@ -55,3 +55,6 @@ func (d Dialect) Audiences() []string { return d.vocabulary().audiences }
 
 // Successions reports whether a heartbeat's answer may carry successions; in dialect 0 they would make it unreadable.
 func (d Dialect) Successions() bool { return d.vocabulary().successions }
+
+// SignedGrants reports whether claimed jobs may carry the control plane's grant in this dialect.
+func (d Dialect) SignedGrants() bool { return d.vocabulary().signedGrant }

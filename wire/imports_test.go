@@ -22,8 +22,9 @@ func allowed() map[string][]string {
 	return map[string][]string{
 		"cmd":                  {"*"},
 		"web":                  {"hub", "wire"},
-		"hub":                  {"store", "session", "wire", "hub/projection"},
+		"hub":                  {"store", "session", "wire", "hub/projection", "hub/grants"},
 		"hub/projection":       {"wire"},
+		"hub/grants":           {"wire"},
 		"session":              {"wire"},
 		"session/daemon":       {"session", "session/internal/ask", "wire", "wire/seal"},
 		"session/site":         {"session", "session/internal/ask", "wire", "wire/seal"},
