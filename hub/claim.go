@@ -160,6 +160,9 @@ func (h *Hub) claim(ctx context.Context, chosen *projection.Current, d *daemon, 
 		return 0, nil
 	}
 	c.Routes, c.LeaseFor, c.OfferFor = list, h.set.LeaseFor, h.set.OfferFor
+	if d.asks {
+		c.OfferFor += h.grants.Within() // the daemon has all of its time, whenever the answer comes
+	}
 	h.obs.Count(CountClaims, 1)
 	granted, err := h.store.Claim(ctx, c)
 	if err != nil {
@@ -183,7 +186,15 @@ func (h *Hub) claim(ctx context.Context, chosen *projection.Current, d *daemon, 
 		standing = h.standing(ctx, d, granted)
 	}
 	d.settle(n, standing)
-	h.pushClaimed(d, standing)
+	if d.asks {
+		h.askFor(d, standing)
+		return len(granted), nil
+	}
+	jobs := make([]wire.ClaimedJob, len(standing))
+	for i := range standing {
+		jobs[i] = claimedJob(&standing[i], d.runner, nil)
+	}
+	h.pushClaimed(d, jobs)
 	return len(granted), nil
 }
 
@@ -213,25 +224,28 @@ func (h *Hub) standing(ctx context.Context, d *daemon, granted []store.Claimed) 
 	return keep
 }
 
-func (h *Hub) pushClaimed(d *daemon, granted []store.Claimed) {
-	for len(granted) > 0 {
-		jobs := make([]wire.ClaimedJob, 0, len(granted))
-		size := 0
-		for i := range granted {
-			g := &granted[i]
-			size += len(g.Stub.Raw) + 2*len(d.runner) + 256
-			if size > wire.MaxTextBytes && i > 0 {
+// pushClaimed keeps each frame within the size of a text message.
+func (h *Hub) pushClaimed(d *daemon, jobs []wire.ClaimedJob) {
+	for len(jobs) > 0 {
+		n, size := 0, 0
+		for n < len(jobs) {
+			size += len(jobs[n].Stub.Raw) + 2*len(d.runner) + 256 + grantSize(jobs[n].Grant)
+			if size > wire.MaxTextBytes && n > 0 {
 				break
 			}
-			jobs = append(jobs, wire.ClaimedJob{
-				Stub:  &g.Stub,
-				Lease: wire.ClaimLease{ID: g.Lease, RunnerID: d.runner, ExpiresAt: g.ExpiresAt.UnixMilli()},
-			})
+			n++
 		}
 		size = min(size, wire.MaxTextBytes)
-		d.push(wire.AppendClaimed(make([]byte, 0, size), jobs, h.set.LeaseFor.Milliseconds()))
-		granted = granted[len(jobs):]
+		d.push(wire.AppendClaimed(make([]byte, 0, size), jobs[:n], h.set.LeaseFor.Milliseconds()))
+		jobs = jobs[n:]
 	}
+}
+
+func grantSize(g *wire.SignedGrant) int {
+	if g == nil {
+		return 0
+	}
+	return 2*(len(g.GrantID)+len(g.JobID)+len(g.Site)+len(g.User)+len(g.Owner)+len(g.Purpose)+len(g.Kind)+len(g.Service)) + 256
 }
 
 // notNewest finds out why a session isn't its runner's newest: its presence lapsed, as after an outage of the store, and it

@@ -23,6 +23,7 @@ type daemon struct {
 	key     edKey
 	keyID   string
 	dialect wire.Dialect
+	asks    bool // it gets jobs with the control plane's grant only
 	opened  time.Time
 	client  wire.ClientInfo
 	remote  string
@@ -33,7 +34,9 @@ type daemon struct {
 	number atomic.Uint64 // by the store; changes only when the session's presence had lapsed
 
 	mu       sync.Mutex
-	kinds    []string // replaced, never changed
+	kinds    []string          // replaced, never changed
+	caps     []wire.Capability // likewise; kept only where grants are asked for
+	cools    map[store.Route]*coolness
 	slots    int
 	paused   bool
 	deaf     bool // left an offer unanswered since its last ready
@@ -50,6 +53,7 @@ type daemon struct {
 type lease struct {
 	job, site string // site is empty when only the daemon named it
 	told      bool   // the daemon knows it: it was pushed or named
+	asking    bool   // its grant is being asked for; the daemon doesn't know it
 	sent      bool   // its payload was put in line in this session
 	cancelled bool   // a cancel was put in line in this session
 }
@@ -101,10 +105,13 @@ func (d *daemon) offerable(key store.Route, lanes []laneCount) (load, slots, fit
 	if d.roomLocked() <= 0 {
 		return 0, 0, 0
 	}
+	if d.asks && (!d.hub.grants.Open() || d.coolLocked(key)) {
+		return 0, 0, 0
+	}
 	own := key.Owner == d.owner
 	for i := range lanes {
 		l := &lanes[i]
-		if l.dialect != d.dialect || (!own && (l.private || d.dialect == wire.Dialect2)) || !slices.Contains(d.kinds, l.kind) {
+		if l.dialect != d.dialect || (!own && (l.private || d.dialect == wire.Dialect2 && !d.asks)) || !slices.Contains(d.kinds, l.kind) {
 			continue
 		}
 		fit += l.n
@@ -146,7 +153,7 @@ func (d *daemon) settle(n int, granted []store.Claimed) {
 	d.claiming--
 	for i := range granted {
 		g := &granted[i]
-		d.leases[g.Lease] = &lease{job: g.Stub.ID, site: g.Site, told: true}
+		d.leases[g.Lease] = &lease{job: g.Stub.ID, site: g.Site, told: !d.asks, asking: d.asks}
 	}
 	if d.claiming == 0 && len(d.out.cancel) > 0 {
 		d.mark()
@@ -219,6 +226,9 @@ func (d *daemon) cancelled(g wire.Grant) {
 			return
 		}
 		l.cancelled = true
+		if l.asking {
+			return // the daemon is never told of it
+		}
 	}
 	d.out.cancel = append(d.out.cancel, g)
 	d.mark()
@@ -243,7 +253,7 @@ func (d *daemon) finished(e *store.Event) {
 			reason = "" // it came back without it, so it knows
 		}
 	}
-	if reason != "" {
+	if reason != "" && (l == nil || !l.asking) {
 		d.out.lost = append(d.out.lost, lostGrant{e.Grant(), reason})
 	}
 	d.removals++

@@ -48,7 +48,8 @@ func (d *daemon) onReady(ctx context.Context, r Request) error {
 		return err
 	}
 	d.mu.Lock()
-	d.kinds, d.slots, d.paused, d.deaf = kindsOf(caps), f.Slots, f.Paused, false
+	d.canLocked(caps)
+	d.slots, d.paused, d.deaf = f.Slots, f.Paused, false
 	d.mu.Unlock()
 	r.Reply(wire.AppendReplyOK(nil, r.ID()))
 	d.see(ctx)
@@ -91,13 +92,11 @@ func (d *daemon) onHeartbeat(ctx context.Context, r Request) error {
 	if err != nil {
 		return err
 	}
-	var kinds []string
+	var caps []wire.Capability
 	if len(f.Capabilities) > 0 {
-		caps, err := wire.ParseCapabilities(d.dialect, f.Capabilities)
-		if err != nil {
+		if caps, err = wire.ParseCapabilities(d.dialect, f.Capabilities); err != nil {
 			return err
 		}
-		kinds = kindsOf(caps)
 	}
 	var lost []wire.Grant
 	if len(f.ActiveLeases) > 0 {
@@ -111,16 +110,16 @@ func (d *daemon) onHeartbeat(ctx context.Context, r Request) error {
 	}
 	awaiting := d.hub.proj.Current().AwaitingConsent(d.owner)
 	r.Reply(wire.AppendHeartbeatReply(nil, r.ID(), cancel, lost, d.hub.now().UnixMilli(), awaiting))
-	d.learn(ctx, kinds, f.Paused)
+	d.learn(ctx, caps, f.Paused)
 	return nil
 }
 
 // learn takes what a heartbeat says beside its leases; nil is left as it was.
-func (d *daemon) learn(ctx context.Context, kinds []string, paused *bool) {
+func (d *daemon) learn(ctx context.Context, caps []wire.Capability, paused *bool) {
 	d.mu.Lock()
-	changed := kinds != nil || paused != nil
-	if kinds != nil {
-		d.kinds = kinds
+	changed := caps != nil || paused != nil
+	if caps != nil {
+		d.canLocked(caps)
 	}
 	if paused != nil {
 		d.paused = *paused

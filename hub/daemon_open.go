@@ -24,8 +24,9 @@ func (h *Hub) admitDaemon(ctx context.Context, a Arrival) (Peer, wire.Welcome, e
 	d := &daemon{
 		hub: h, link: a.Link, runner: dev.Runner, owner: dev.Owner, key: dev.Key, keyID: dev.KeyID, dialect: a.Dialect,
 		opened: time.Now(), client: a.Hello.Client, remote: a.Remote,
-		kinds: kindsOf(caps), slots: a.Hello.Slots, paused: a.Hello.Paused, leases: map[string]*lease{},
+		asks: h.asksFor(a.Dialect), slots: a.Hello.Slots, paused: a.Hello.Paused, leases: map[string]*lease{},
 	}
+	d.canLocked(caps) // nobody else has it yet
 	number, err := h.store.Attach(ctx, d.party(), a.Link.ID(), h.set.PresenceFor)
 	if err != nil {
 		return nil, wire.Welcome{}, h.busy(ctx, "attach", err)
@@ -159,6 +160,14 @@ func (d *daemon) see(ctx context.Context) {
 	d.mu.Unlock()
 	if err := d.hub.store.Seen(ctx, s); err != nil {
 		d.hub.storeFailed(ctx, "seen", err)
+	}
+}
+
+// canLocked takes what the daemon says that it can run; mu is held.
+func (d *daemon) canLocked(caps []wire.Capability) {
+	d.kinds = kindsOf(caps)
+	if d.asks {
+		d.caps = caps
 	}
 }
 

@@ -19,6 +19,16 @@
 //   - A result outlives its device: the keys of one that left the projection are remembered for two days, so that its site
 //     can verify what it did before. One whose device this replica never knew is left out and counted.
 //
+// # Signed grants
+//
+// Where the control plane signs grants (hub/grants), daemons whose dialect has them get nothing without one:
+//
+//	store.Claim -> Submit -> one of the Asker's few goroutines -> pushed with its grant, or given back
+//
+// The jobs have their slots meanwhile, and their daemon isn't told of them. The time of the offer is longer by what asking
+// may take, so that the daemon has its own 5 s in any case; silence of the control plane gives back. The pool's workers never
+// wait for it.
+//
 // # Locks
 //
 // In this order, each held for a few map operations only, never during I/O, encoding or store calls:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"pushrelay/hub/grants"
 	"pushrelay/hub/projection"
 	"pushrelay/session"
 	"pushrelay/store"
@@ -22,6 +23,9 @@ type Config struct {
 	Settings   Settings
 	Log        zerolog.Logger
 	Observer   Observer // nil counts nothing
+	// Grants asks the control plane about each claim of dialect 2; nil: there are no signed grants, and such daemons get
+	// their own owner's jobs only.
+	Grants *GrantConfig
 	// RelayVersion is told in every welcome.
 	RelayVersion string
 }
@@ -35,6 +39,7 @@ type Hub struct {
 	log     zerolog.Logger
 	obs     Observer
 	version string
+	grants  *grants.Asker // nil: none are asked for
 
 	// Each guards itself.
 	reg    registry
@@ -80,6 +85,9 @@ func New(cfg Config) (*Hub, error) {
 	h.own.init()
 	h.pool = newPool(h.set.Workers)
 	h.applied = h.proj.Current()
+	if err := h.newAsker(cfg.Grants); err != nil {
+		return nil, err
+	}
 	return h, nil
 }
 
@@ -96,6 +104,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	expelled, cancelExpelled := h.proj.Subscribe()
 	defer cancelExpelled()
 	h.pool.start(ctx)
+	if h.grants != nil {
+		defer h.grants.Close()
+	}
 	defer h.pool.close()
 	var loops sync.WaitGroup
 	defer loops.Wait()

@@ -17,6 +17,7 @@ type Settings struct {
 	PresenceFor     time.Duration // 30 s: a session that isn't renewed counts as gone
 	PresenceEvery   time.Duration // 10 s; at most half of PresenceFor
 	BackendDownWait time.Duration // 30 s: a daemon that gave a job back as backend-down or pause doesn't get it again so soon
+	DeclinedWait    time.Duration // 30 s: a job that the control plane didn't grant isn't offered to that daemon again so soon
 	DrainSpread     time.Duration // 10 s: closes of a drain are spread over it
 	DrainLimit      time.Duration // 30 s: a drain ends then; more than DrainSpread
 	SealOfferFor    time.Duration // 2 s: a site's session has so long to answer a seal request
@@ -43,6 +44,7 @@ func (s Settings) withDefaults() Settings {
 	def(&s.PresenceFor, 30*time.Second)
 	def(&s.PresenceEvery, s.PresenceFor/3)
 	def(&s.BackendDownWait, 30*time.Second)
+	def(&s.DeclinedWait, 30*time.Second)
 	def(&s.DrainSpread, 10*time.Second)
 	def(&s.DrainLimit, 30*time.Second)
 	def(&s.SealOfferFor, 2*time.Second)
@@ -84,7 +86,7 @@ func (s Settings) Check() error {
 	check(s.PresenceEvery > 0 && s.PresenceEvery*2 <= s.PresenceFor,
 		"presence of %v must be renewed at least twice, so not every %v", s.PresenceFor, s.PresenceEvery)
 	check(s.DrainSpread > 0 && s.DrainSpread < s.DrainLimit, "a drain spread over %v must end before its limit of %v", s.DrainSpread, s.DrainLimit)
-	check(s.BackendDownWait > 0 && s.SealOfferFor > 0 && s.ResultOfferFor > 0 && s.MuteFor > 0, "waits must be positive")
+	check(s.BackendDownWait > 0 && s.DeclinedWait > 0 && s.SealOfferFor > 0 && s.ResultOfferFor > 0 && s.MuteFor > 0, "waits must be positive")
 	check(s.SessionsPerSite > 0 && s.OfferEntries > 0 && s.OfferBytes > 0 && s.UnsealedPerRoute > 0 && s.Workers > 0,
 		"limits must be positive")
 	return errors.Join(errs...)

@@ -69,6 +69,12 @@ func (c *counts) Ended(w store.Why) {
 func (c *counts) Dropped(store.Why) {}
 func (c *counts) Done(string)       {}
 
+func (c *counts) ends(w store.Why) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by[w]
+}
+
 func (c *counts) of(k Counter) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,13 +127,21 @@ func inWorld(t *testing.T, set Settings, f func(w *world)) {
 // inWorldOf is inWorld with a log and with a store around the world's own.
 func inWorldOf(t *testing.T, set Settings, log zerolog.Logger, around func(store.RoutingStore) store.RoutingStore, f func(w *world)) {
 	t.Helper()
+	inWorldFor(t, func(cfg *Config) { cfg.Store, cfg.Settings, cfg.Log = around(cfg.Store), set, log }, f)
+}
+
+// inWorldFor is inWorld with a change to what the hub works with; it is made within the bubble.
+func inWorldFor(t *testing.T, change func(cfg *Config), f func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			t: t, store: &switchStore{RoutingStore: memory.New(memory.Options{})}, parties: map[string]party{},
 			obs: &counts{n: map[Counter]int{}, by: map[store.Why]int{}}, ended: make(chan error, 1),
 		}
 		w.holder = projection.NewHolder(w.parse(w.basic()))
-		hub, err := New(Config{Store: around(w.store), Projection: w.holder, Settings: set, Log: log, Observer: w.obs, RelayVersion: "test"})
+		cfg := Config{Store: w.store, Projection: w.holder, Log: zerolog.Nop(), Observer: w.obs, RelayVersion: "test"}
+		change(&cfg)
+		hub, err := New(cfg)
 		require.NoError(t, err)
 		w.hub = hub
 		ctx, cancel := context.WithCancel(t.Context())
