@@ -148,7 +148,9 @@ func (h *Hub) claim(ctx context.Context, chosen *projection.Current, d *daemon, 
 	cur := h.proj.Current()
 	if d.told.Load() != cur.Generation { // it would refuse jobs of a site that it wasn't told of
 		d.settle(n, nil)
-		d.resite() // its own turn tells it, and then claims
+		if d.held == nil {
+			d.resite() // its own turn tells it, and then claims; what is held is let go when its sites changed
+		}
 		return 0, nil
 	}
 	if cur != chosen {
@@ -186,6 +188,9 @@ func (h *Hub) claim(ctx context.Context, chosen *projection.Current, d *daemon, 
 		standing = h.standing(ctx, d, granted)
 	}
 	d.settle(n, standing)
+	if len(standing) == 0 {
+		return len(granted), nil
+	}
 	if d.asks {
 		h.askFor(d, standing)
 		return len(granted), nil
@@ -224,8 +229,13 @@ func (h *Hub) standing(ctx context.Context, d *daemon, granted []store.Claimed) 
 	return keep
 }
 
-// pushClaimed keeps each frame within the size of a text message.
+// pushClaimed tells a daemon what it was granted; each frame is kept within the size of a text message. It is called once
+// behind every claim whose grants stood, if only with none that may be told.
 func (h *Hub) pushClaimed(d *daemon, jobs []wire.ClaimedJob) {
+	if d.held != nil {
+		d.held.deliver(d, jobs)
+		return
+	}
 	for len(jobs) > 0 {
 		n, size := 0, 0
 		for n < len(jobs) {

@@ -13,11 +13,12 @@ import (
 	"pushrelay/wire"
 )
 
-// daemon is one admitted session of a runner.
+// daemon is one admitted session of a runner, or one of its polled claims that waits to be granted something.
 type daemon struct {
 	// Immutable.
 	hub     *Hub
 	link    Link
+	held    *heldClaim // nil: a session
 	runner  string
 	owner   string // by the projection that admitted it
 	key     edKey
@@ -86,8 +87,12 @@ func (d *daemon) end(reason session.Reason, text string) {
 	d.mu.Lock()
 	first := !d.ended
 	d.ended = true
+	if first && d.held != nil {
+		d.held.why = refusalOf(reason, text)
+		d.held.close(d)
+	}
 	d.mu.Unlock()
-	if !first {
+	if !first || d.held != nil {
 		return
 	}
 	if reason == session.ReasonRevoked {
@@ -105,13 +110,13 @@ func (d *daemon) offerable(key store.Route, lanes []laneCount) (load, slots, fit
 	if d.roomLocked() <= 0 {
 		return 0, 0, 0
 	}
-	if d.asks && (!d.hub.grants.Open() || d.coolLocked(key)) {
+	if !d.askableLocked(key) {
 		return 0, 0, 0
 	}
 	own := key.Owner == d.owner
 	for i := range lanes {
 		l := &lanes[i]
-		if l.dialect != d.dialect || (!own && (l.private || d.dialect == wire.Dialect2 && !d.asks)) || !slices.Contains(d.kinds, l.kind) {
+		if l.dialect != d.dialect || !d.carries(own, l.private) || !slices.Contains(d.kinds, l.kind) {
 			continue
 		}
 		fit += l.n
@@ -119,8 +124,13 @@ func (d *daemon) offerable(key store.Route, lanes []laneCount) (load, slots, fit
 	return len(d.leases) + d.reserved, d.slots, fit
 }
 
+// carries reports whether the daemon is offered its own owner's jobs, or other people's, private ones or not.
+func (d *daemon) carries(own, private bool) bool {
+	return own || (!private && (d.asks || d.dialect != wire.Dialect2))
+}
+
 func (d *daemon) roomLocked() int {
-	if d.ended || d.paused || d.deaf {
+	if d.ended || d.paused || d.deaf || d.held.full() {
 		return 0
 	}
 	return d.slots - len(d.leases) - d.reserved
@@ -142,6 +152,9 @@ func (d *daemon) reserve(want int) int {
 	}
 	d.reserved += n
 	d.claiming++
+	if d.held != nil {
+		d.held.open++
+	}
 	return n
 }
 
@@ -158,16 +171,23 @@ func (d *daemon) settle(n int, granted []store.Claimed) {
 	if d.claiming == 0 && len(d.out.cancel) > 0 {
 		d.mark()
 	}
+	if d.held != nil {
+		d.held.settled(d, len(granted) > 0)
+	}
 }
 
 // claimOf fills what the daemon contributes to a claim; false when it ended meanwhile.
 func (d *daemon) claimOf(n int) (store.Claim, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	slots := d.slots
+	if d.held != nil {
+		slots = wire.MaxSlots // a poll says how many more it takes, not how many it has
+	}
 	return store.Claim{
 		Runner: d.runner, Number: d.number.Load(), Owner: d.owner, Device: d.keyID, Dialect: d.dialect,
-		Kinds: d.kinds, Max: n, Slots: d.slots,
-	}, !d.ended && !d.paused
+		Kinds: d.kinds, Max: n, Slots: slots,
+	}, !d.ended && !d.paused && !d.held.full()
 }
 
 // hold notes a grant that the store tells of.

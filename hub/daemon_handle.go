@@ -143,7 +143,7 @@ func (d *daemon) onResult(ctx context.Context, r Request) error {
 	if err != nil {
 		return err
 	}
-	if err := d.checkResult(f.Grant, env); err != nil {
+	if err := d.hub.checkResult(d.keyID, d.siteOf(f.Grant.LeaseID), env); err != nil {
 		return err
 	}
 	done, err := d.hub.store.Complete(ctx, d.runner, f.Grant, kept(env, r.Frame()), f.Disposition)
@@ -154,16 +154,16 @@ func (d *daemon) onResult(ctx context.Context, r Request) error {
 	return nil
 }
 
-// checkResult reads the envelope's outside. A result may be sealed to a key that its site has retired: the work is done,
-// and whether the old key still opens it is the site's to know.
-func (d *daemon) checkResult(g wire.Grant, env wire.Envelope) error {
+// checkResult reads the envelope's outside; siteID is empty where it isn't known. A result may be sealed to a key that its
+// site has retired: the work is done, and whether the old key still opens it is the site's to know.
+func (h *Hub) checkResult(keyID, siteID string, env wire.Envelope) error {
 	if env.Direction != wire.DirectionResult {
 		return wire.BadRequest("envelope.direction must be result")
 	}
-	if env.SenderKeyID != d.keyID {
+	if env.SenderKeyID != keyID {
 		return wire.BadRequest("envelope.senderKeyId must be the key id of this device")
 	}
-	site, ok := d.hub.proj.Current().SiteByID(d.siteOf(g.LeaseID))
+	site, ok := h.proj.Current().SiteByID(siteID)
 	if ok && !site.Had(env.RecipientKeyID) {
 		return wire.BadRequest("envelope.recipientKeyId must be the key id of the job's site")
 	}

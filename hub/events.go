@@ -65,16 +65,20 @@ func (h *Hub) dispatch(ctx context.Context, e *store.Event) {
 	case store.EventReady:
 		h.sealed(e)
 		h.settled(e)
+		h.polls.wake(e.Lease)
 		if d := h.reg.daemon(e.Runner); d != nil {
 			d.readied(e.Grant())
 		}
 	case store.EventDone:
 		h.obs.Done(e.Disposition)
 		h.sealed(e)
+		h.polls.ended(e.Lease)
 		if d := h.reg.daemon(e.Runner); d != nil {
 			d.drop(e.Lease)
 		}
-		h.toSite(e, store.OfferResults)
+		if s := h.reg.site(e.Site); s != nil {
+			s.result()
+		}
 	case store.EventEnded:
 		h.onEnded(e)
 	case store.EventDropped:
@@ -83,6 +87,7 @@ func (h *Hub) dispatch(ctx context.Context, e *store.Event) {
 		h.toSite(e, store.OfferNotices)
 	case store.EventCancel:
 		h.settled(e)
+		h.polls.wake(e.Lease)
 		if d := h.reg.daemon(e.Runner); d != nil {
 			d.cancelled(e.Grant())
 		}
@@ -121,6 +126,7 @@ func (h *Hub) onEnded(e *store.Event) {
 	h.obs.Ended(e.Why)
 	h.sealed(e)
 	h.settled(e)
+	h.polls.ended(e.Lease)
 	if e.Accepted {
 		h.accepted[store.Key{Site: e.Site, Job: e.Job}] = true
 	}
@@ -151,7 +157,7 @@ func (h *Hub) toSite(e *store.Event, kind store.OfferKind) {
 // onAttached ends the session of a runner that is newer elsewhere, and wakes what waited for a site.
 func (h *Hub) onAttached(e *store.Event) {
 	if e.Party.Role == store.SiteRole {
-		if s := h.reg.site(e.Party.ID); s != nil && !s.has(e.Session) {
+		if s := h.reg.site(e.Party.ID); s != nil && e.Session != h.pollSession && !s.has(e.Session) {
 			s.arrived()
 		}
 		return

@@ -85,10 +85,15 @@ func (h *Hub) judgeAll(cur *projection.Current) {
 			h.expelled.add(d.runner)
 		}
 	}
+	for _, d := range h.reg.allClaims() {
+		h.judge(cur, d)
+	}
+	h.polls.wakeFetches() // each judges itself
 	for _, s := range h.reg.allSites() {
 		for _, ss := range s.list() {
 			_ = h.judgeSite(cur, ss)
 		}
+		s.judgePolls(cur)
 	}
 }
 
@@ -99,6 +104,7 @@ func (h *Hub) apply(ctx context.Context) (done bool) {
 	if old.Generation == cur.Generation {
 		return true
 	}
+	h.polls.follow(old, cur)
 	here := h.reg.allDaemons() // before some of them end
 	h.judgeAll(cur)
 	done = true
@@ -126,6 +132,12 @@ func (h *Hub) apply(ctx context.Context) (done bool) {
 			d.resite()
 		}
 	}
+	for _, d := range h.reg.allClaims() {
+		moved := old.SameFor(cur.Projection, d.owner) && d.told.CompareAndSwap(old.Generation, cur.Generation)
+		if !moved && d.told.Load() != cur.Generation {
+			d.resite()
+		}
+	}
 	h.routes.markWaiting("")
 	if done {
 		h.applied = cur
@@ -144,6 +156,11 @@ func changedFor(old, cur *projection.Current, dev *projection.Device) bool {
 func (d *daemon) resite() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.held != nil { // its daemon asks with a heartbeat first, and is told by that
+		d.ended = true
+		d.held.close(d)
+		return
+	}
 	d.out.sites, d.out.room = true, true
 	d.mark()
 }

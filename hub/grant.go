@@ -58,6 +58,18 @@ func (d *daemon) coolLocked(key store.Route) bool {
 	return c != nil && time.Now().Before(c.until)
 }
 
+// askableLocked reports whether jobs of a route may be claimed as far as grants go: none are needed, or they may be asked
+// for; mu is held.
+func (d *daemon) askableLocked(key store.Route) bool {
+	return !d.asks || d.hub.grants.Open() && !d.coolLocked(key)
+}
+
+func (d *daemon) askable(key store.Route) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.askableLocked(key)
+}
+
 // chill notes how many jobs of a route were granted and declined; mu is held.
 func (d *daemon) chillLocked(key store.Route, granted, declined int) {
 	if granted > 0 {
@@ -191,7 +203,7 @@ func (d *daemon) learned(jobs []wire.ClaimedJob, claimed []store.Claimed, verdic
 	for _, j := range jobs {
 		l := d.leases[j.Lease.ID]
 		switch {
-		case l == nil || d.ended: // given back already, or by the end of the session
+		case l == nil || d.ended && d.held == nil: // given back already, or by the end of the session
 		case l.cancelled:
 			back.free = append(back.free, wire.Grant{JobID: j.Stub.ID, LeaseID: j.Lease.ID})
 		default:

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -28,6 +29,8 @@ type Config struct {
 	Grants *GrantConfig
 	// RelayVersion is told in every welcome.
 	RelayVersion string
+	// Budget bounds the envelopes that answers to polls hold at once; nil: nothing does.
+	Budget *session.Budget
 }
 
 // Hub knows who is connected to this replica and turns the store's events into pushes. Make one with New.
@@ -40,13 +43,19 @@ type Hub struct {
 	obs     Observer
 	version string
 	grants  *grants.Asker // nil: none are asked for
+	budget  *session.Budget
+	// pollSession is the session by which polls make sites present for other replicas; those of offers begin with it.
+	pollSession string
 
 	// Each guards itself.
 	reg    registry
 	routes routes
 	pool   *pool
 	own    ownJobs
-	upset  trouble
+	polls  polls
+	// pollOffers numbers the sessions of offers to polls: what one isn't told goes back without the others'.
+	pollOffers atomic.Uint64
+	upset      trouble
 	// expelled is filled by the loop that ends sessions, and emptied by the one that applies projections.
 	expelled expelled
 
@@ -78,11 +87,13 @@ func New(cfg Config) (*Hub, error) {
 	}
 	h := &Hub{
 		store: cfg.Store, proj: cfg.Projection, set: cfg.Settings.withDefaults(), log: cfg.Log, obs: obs, version: cfg.RelayVersion,
+		budget: cfg.Budget, pollSession: "poll-" + rand.Text(),
 		accepted: map[store.Key]bool{},
 	}
 	h.reg.init()
 	h.routes.init()
 	h.own.init()
+	h.polls.init(h.proj.Current().Generation)
 	h.pool = newPool(h.set.Workers)
 	h.applied = h.proj.Current()
 	if err := h.newAsker(cfg.Grants); err != nil {

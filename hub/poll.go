@@ -6,6 +6,7 @@ import (
 
 	"pushrelay/hub/projection"
 	"pushrelay/session"
+	"pushrelay/store"
 	"pushrelay/wire"
 )
 
@@ -20,9 +21,9 @@ func pollDevice(cur *projection.Current, c session.Call) (*projection.Device, er
 	dev, ok := cur.DeviceByRunner(c.Caller)
 	switch {
 	case !ok || !dev.Key.Equal(c.Key):
-		return nil, wire.Errorf(wire.CodeUnauthorized, "this runner or its key isn't known here any more")
+		return nil, errPollUnknown()
 	case cur.Revoked(c.Caller):
-		return nil, wire.Errorf(wire.CodeRevoked, "this device was revoked; pair again to come back")
+		return nil, errPollRevoked()
 	}
 	return dev, nil
 }
@@ -48,6 +49,12 @@ func (h *Hub) PollHeartbeat(ctx context.Context, c session.Call, r *wire.Heartbe
 		return nil, h.refusal(ctx, "cancel requests", err)
 	}
 	out.ServerTime = h.now().UnixMilli()
+	if h.polls.tell(dev.Runner, cur.Generation) {
+		seen := store.Sighting{Runner: dev.Runner, Kinds: kindsOf(r.Capabilities), Paused: r.Paused, Dialect: c.Dialect}
+		if err := h.store.Seen(ctx, seen); err != nil {
+			h.storeFailed(ctx, "seen", err)
+		}
+	}
 	return out, nil
 }
 

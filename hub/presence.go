@@ -73,6 +73,13 @@ func (s *site) mute() bool {
 func (h *Hub) StopClaims() {
 	h.draining.Store(true)
 	h.stopped.Store(true)
+	for _, d := range h.reg.allClaims() {
+		d.resite()
+	}
+	h.polls.wakeFetches()
+	for _, s := range h.reg.allSites() {
+		s.letGo()
+	}
 }
 
 // Leases answers how many unfinished grants the daemons here hold, so that a drain can end early when there are none.

@@ -12,12 +12,14 @@ type edKey = ed25519.PublicKey
 type registry struct {
 	mu      sync.RWMutex
 	daemons map[string]*daemon   // by runner: the newest session
-	owners  map[string][]*daemon // by device owner
+	owners  map[string][]*daemon // by device owner: sessions, and polled claims that wait
+	claims  map[*daemon]struct{} // polled claims that wait
 	sites   map[string]*site     // also those without a session here, once something waits for them
 }
 
 func (g *registry) init() {
 	g.daemons, g.owners, g.sites = map[string]*daemon{}, map[string][]*daemon{}, map[string]*site{}
+	g.claims = map[*daemon]struct{}{}
 }
 
 func (g *registry) daemon(runner string) *daemon {
@@ -56,6 +58,31 @@ func (g *registry) remove(d *daemon) {
 		delete(g.daemons, d.runner)
 		g.leaveOwner(d)
 	}
+}
+
+// addClaim lets routes find a polled claim; removeClaim ends that. It is nobody's session and replaces none.
+func (g *registry) addClaim(d *daemon) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.claims[d] = struct{}{}
+	g.owners[d.owner] = append(slices.Clip(g.owners[d.owner]), d)
+}
+
+func (g *registry) removeClaim(d *daemon) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.claims, d)
+	g.leaveOwner(d)
+}
+
+func (g *registry) allClaims() []*daemon {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	out := make([]*daemon, 0, len(g.claims))
+	for d := range g.claims {
+		out = append(out, d)
+	}
+	return out
 }
 
 func (g *registry) leaveOwner(d *daemon) {

@@ -38,6 +38,10 @@ func (h *Hub) resync(ctx context.Context, missed bool) {
 	}
 	h.routes.markWaiting("")
 	cur := h.proj.Current()
+	h.polls.tidy(missed)
+	for _, d := range h.reg.allClaims() {
+		h.judge(cur, d)
+	}
 	for _, d := range h.reg.allDaemons() {
 		if ctx.Err() != nil {
 			return

@@ -26,6 +26,7 @@ type site struct {
 	requeued []wire.Notice
 	mutes    time.Time // since when no session answers seal requests; zero: one does, as far as known
 	remote   presence  // of sessions on other replicas
+	polls    sitePolls
 }
 
 const offerKinds = int(store.OfferNotices) + 1
@@ -76,7 +77,8 @@ type openOffer struct {
 	answers  uint64    // by the session when it was offered
 }
 
-func newSite(h *Hub, id string) *site { return &site{hub: h, id: id} }
+// newSite is a site of which nothing is known yet, so there may be results that no poll was told of.
+func newSite(h *Hub, id string) *site { return &site{hub: h, id: id, polls: sitePolls{news: true}} }
 
 func (s *site) party() store.Party { return store.Party{Role: store.SiteRole, ID: s.id} }
 
@@ -86,13 +88,12 @@ func (s *site) mark() { s.turn.mark(s.hub.pool, s) }
 func (s *site) wants(kinds ...store.OfferKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.sessions) == 0 {
-		return
-	}
 	for _, k := range kinds {
 		s.want[k] = true
 	}
-	s.mark()
+	if len(s.sessions) > 0 || len(s.polls.waiting) > 0 {
+		s.mark()
+	}
 }
 
 func (s *site) wantsAll() { s.wants(store.OfferSeals, store.OfferResults, store.OfferNotices) }
@@ -111,7 +112,7 @@ func (s *site) moved(n wire.Notice) {
 // store; a store that fails counts as absent until the next resync.
 func (s *site) present(ctx context.Context) bool {
 	s.mu.Lock()
-	here, known := len(s.sessions) > 0 && s.mutes.IsZero(), s.remote
+	here, known := (len(s.sessions) > 0 && s.mutes.IsZero()) || s.polls.present(), s.remote
 	s.mu.Unlock()
 	if here || known == presentElsewhere {
 		return true

@@ -85,7 +85,7 @@ func (ss *siteSession) readStub(known *projection.Site, raw []byte, now time.Tim
 		return wire.Stub{ID: stubID(raw)}, err
 	}
 	if !known.Signs(stub.Site, now) {
-		return stub, wire.Errorf(wire.CodeForbidden, "stub.site must be the key id of a key that signs for this site now")
+		return stub, errStubKey()
 	}
 	return stub, nil
 }
@@ -117,15 +117,9 @@ func (ss *siteSession) onSeal(ctx context.Context, r Request) error {
 	if err != nil {
 		return err
 	}
-	if env.Direction != wire.DirectionPayload {
-		return wire.BadRequest("envelope.direction must be payload")
-	}
-	now := h.now()
-	if known, ok := h.proj.Current().SiteByID(ss.site.id); !ok || !known.Signs(env.SenderKeyID, now) {
-		return wire.BadRequest("envelope.senderKeyId must be the key id of a key that signs for this site now")
-	}
-	if env.DeadlineAt <= now.UnixMilli() {
-		return wire.TooLate("the envelope's deadline has passed", "", now.UnixMilli())
+	known, _ := h.proj.Current().SiteByID(ss.site.id)
+	if err := h.checkPayload(known, env); err != nil {
+		return err
 	}
 	state, err := h.store.Seal(ctx, ss.site.id, g, kept(env, r.Frame()))
 	if err == nil || errors.Is(err, store.ErrTooLate) {
@@ -135,6 +129,21 @@ func (ss *siteSession) onSeal(ctx context.Context, r Request) error {
 		return err
 	}
 	r.Reply(wire.AppendStateReply(nil, r.ID(), state.String()))
+	return nil
+}
+
+// checkPayload reads the envelope's outside; known is nil where the site isn't known any more.
+func (h *Hub) checkPayload(known *projection.Site, env wire.Envelope) error {
+	if env.Direction != wire.DirectionPayload {
+		return wire.BadRequest("envelope.direction must be payload")
+	}
+	now := h.now()
+	if known == nil || !known.Signs(env.SenderKeyID, now) {
+		return wire.BadRequest("envelope.senderKeyId must be the key id of a key that signs for this site now")
+	}
+	if env.DeadlineAt <= now.UnixMilli() {
+		return wire.TooLate("the envelope's deadline has passed", "", now.UnixMilli())
+	}
 	return nil
 }
 

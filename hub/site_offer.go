@@ -28,6 +28,7 @@ func (s *site) work(ctx context.Context) {
 			s.offer(ctx, k)
 		}
 	}
+	s.offerPolls(ctx, want[store.OfferSeals])
 	if ss, _ := s.choose(store.OfferNotices); ss != nil && len(requeued) > 0 {
 		ss.pushNotices(wire.TypeRequeued, requeued)
 	}
@@ -171,16 +172,25 @@ const sealJobBytes = 384
 
 func (ss *siteSession) pushSealRequests(got []store.Offered) {
 	h := ss.site.hub
+	for all := h.sealJobs(got); len(all) > 0; {
+		n, size := 0, 64
+		for n < len(all) {
+			more := sealJobBytes + 2*(len(all[n].JobID)+len(all[n].RunnerID))
+			if n > 0 && size+more > wire.MaxTextBytes {
+				break
+			}
+			n, size = n+1, size+more
+		}
+		h.obs.Count(CountSealRequests, n)
+		ss.push(wire.AppendSealRequest(make([]byte, 0, size), all[:n]))
+		all = all[n:]
+	}
+}
+
+// sealJobs is what a site is told of the grants that it has to seal.
+func (h *Hub) sealJobs(got []store.Offered) []wire.SealJob {
 	cur := h.proj.Current()
 	jobs := make([]wire.SealJob, 0, len(got))
-	size := 64
-	flush := func() {
-		if len(jobs) > 0 {
-			h.obs.Count(CountSealRequests, len(jobs))
-			ss.push(wire.AppendSealRequest(make([]byte, 0, size), jobs))
-		}
-		jobs, size = jobs[:0], 64
-	}
 	for i := range got {
 		o := &got[i]
 		dev, ok := cur.DeviceByKeyID(o.Device)
@@ -188,17 +198,12 @@ func (ss *siteSession) pushSealRequests(got []store.Offered) {
 			h.unreadable("seal request", o.Grant)
 			continue
 		}
-		n := sealJobBytes + 2*(len(o.Grant.JobID)+len(o.Runner))
-		if size+n > wire.MaxTextBytes {
-			flush()
-		}
-		size += n
 		jobs = append(jobs, wire.SealJob{
 			JobID: o.Grant.JobID, LeaseID: o.Grant.LeaseID, RunnerID: o.Runner, Device: dev.Identity,
 			AwaitingUntil: o.WindowEnds.UnixMilli(), LeaseExpiresAt: o.LeaseEnds.UnixMilli(),
 		})
 	}
-	flush()
+	return jobs
 }
 
 func (ss *siteSession) pushNotices(t wire.FrameType, notices []wire.Notice) {

@@ -32,6 +32,7 @@ func (h *Hub) watchOffers(ctx context.Context) {
 			for _, ss := range s.list() {
 				_ = h.judgeSite(cur, ss) // a superseded key's window may have closed
 			}
+			s.judgePolls(cur)
 			s.expire(ctx)
 		}
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"crypto/ed25519"
 
 	"pushrelay/wire"
@@ -12,4 +13,12 @@ type Call struct {
 	Caller  string            // runner or site id
 	Dialect wire.Dialect      // that the request declared
 	Key     ed25519.PublicKey // that signed it
+}
+
+// Answer is what a call is answered: the pieces of Body, one after the other, then what More answers until it answers none.
+type Answer struct {
+	Body [][]byte
+	More func(ctx context.Context) (pieces [][]byte, err error) // nil: nothing follows; an error cuts the answer off
+	// Over, when not nil, is called once: whether all of it was handed to the connection of a client that was there.
+	Over func(written bool)
 }

@@ -80,6 +80,7 @@ func TestServeSettings(t *testing.T) {
 		"accept-per-second": {"10", "20", "30"}, "drain-window": {"1s", "2s", "3s"}, "drain-limit": {"10s", "20s", "30s"},
 		"admin-listen": {"127.0.0.1:4", "127.0.0.1:5", "off"}, "public-url": {"http://a", "http://b", "http://c"},
 		"origin": {"http://a", "http://b", "http://c"}, "trusted-proxy": {"10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"},
+		"hold-claim": {"1s", "2s", "0s"}, "hold-fetch": {"1s", "2s", "0s"}, "hold-pending": {"1s", "2s", "0s"},
 		"admin-host": {"a", "b", "c"}, "store": {"memory", "disk", "memory"},
 		"data": {"/nonexistent/a", "/nonexistent/b", "/nonexistent/c"},
 	}

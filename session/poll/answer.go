@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"pushrelay/session"
 	"pushrelay/wire"
 )
 
@@ -59,35 +60,46 @@ func (a *answer) refusal(status, retryAfter int, text []byte) {
 }
 
 // reply writes a 200 and reports whether all of it was handed to the connection of a client that was there.
-func (a *answer) reply(ctx context.Context, r reply) (written bool) {
-	if r.over != nil {
-		defer func() { r.over(written) }()
+func (a *answer) reply(ctx context.Context, r session.Answer) (written bool) {
+	if r.Over != nil {
+		defer func() { r.Over(written) }()
 	}
 	if ctx.Err() != nil {
 		return false
 	}
 	h := a.header()
-	if r.more == nil {
-		h.Set("Content-Length", strconv.Itoa(len(r.body)))
+	if r.More == nil {
+		n := 0
+		for _, p := range r.Body {
+			n += len(p)
+		}
+		h.Set("Content-Length", strconv.Itoa(n))
 	}
-	if a.write(r.body) != nil {
+	if a.pieces(r.Body) != nil {
 		return false
 	}
-	for r.more != nil {
-		pieces, err := r.more(ctx)
+	for r.More != nil {
+		pieces, err := r.More(ctx)
 		if err != nil {
 			return false
 		}
 		if pieces == nil {
 			break
 		}
-		for _, p := range pieces {
-			if a.write(p) != nil {
-				return false
-			}
+		if a.pieces(pieces) != nil {
+			return false
 		}
 	}
 	return a.flush() == nil
+}
+
+func (a *answer) pieces(pieces [][]byte) error {
+	for _, p := range pieces {
+		if err := a.write(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write hands p to the connection, a chunk at a time.

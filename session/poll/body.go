@@ -73,17 +73,12 @@ func (b *bodies) reserve(ctx context.Context, addr, caller string, n int64) (giv
 		}
 		undo = append(undo, back)
 	}
-	granted := make(chan struct{})
-	drop := b.budget.Reserve(n, func() { close(granted) })
-	select {
-	case <-granted:
-	case <-ctx.Done():
-		if drop() {
-			give()
-			return nil, ctx.Err()
-		}
+	held, err := b.budget.Hold(ctx, n)
+	if err != nil {
+		give()
+		return nil, err
 	}
-	undo = append(undo, func() { b.budget.Release(n) })
+	undo = append(undo, func() { held.Keep(0) })
 	return give, nil
 }
 
@@ -183,7 +178,7 @@ func (q *request) free() {
 func (q *request) receive(n int64) ([]byte, error) {
 	control := http.NewResponseController(q.w)
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	most, buf := n, make([]byte, 0, max(n, bodyChunk))
+	most, buf := n, make([]byte, 0, max(n, 0))
 	if n < 0 {
 		most = MaxBodyBytes + 1 // so that one byte too many is seen
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -50,12 +51,22 @@ type tally struct {
 	more chan struct{} // closed and replaced with each count
 }
 
-func (o *tally) Polled(endpoint, outcome string, _ time.Duration) {
+func (o *tally) Waits(endpoint string, change int) { o.count(endpoint, "waits", change) }
+
+func (o *tally) Polled(endpoint, outcome string, _ time.Duration) { o.count(endpoint, outcome, 1) }
+
+func (o *tally) count(endpoint, outcome string, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.n[[2]string{endpoint, outcome}]++
+	o.n[[2]string{endpoint, outcome}] += n
 	close(o.more)
 	o.more = make(chan struct{})
+}
+
+func (o *tally) of(endpoint, outcome string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.n[[2]string{endpoint, outcome}]
 }
 
 // await waits until an outcome was counted n times.
@@ -139,10 +150,20 @@ func (r *rig) key(name string) *seal.Keys {
 	return r.keys[name]
 }
 
-// parties are all sites and devices, without any consent.
-func (r *rig) parties() *projection.Example {
-	return new(projection.Example).Site("shop", r.key("shop").Public()).Site("blog", r.key("blog").Public()).
-		Device("ada", "d1", r.key("d1").Public()).Device("ada", "d2", r.key("d2").Public()).Device("bob", "d3", r.key("d3").Public())
+// parties are all sites and devices but the given ones, without any consent.
+func (r *rig) parties(without ...string) *projection.Example {
+	e := new(projection.Example)
+	for _, name := range []string{"shop", "blog"} {
+		if !slices.Contains(without, name) {
+			e.Site(name, r.key(name).Public())
+		}
+	}
+	for _, d := range [][2]string{{"ada", "d1"}, {"ada", "d2"}, {"bob", "d3"}} {
+		if !slices.Contains(without, d[1]) {
+			e.Device(d[0], d[1], r.key(d[1]).Public())
+		}
+	}
+	return e
 }
 
 func (r *rig) parse(e *projection.Example) *projection.Projection {

@@ -1,7 +1,6 @@
 package poll
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -23,14 +22,6 @@ type request struct {
 	known    bool // Caller is one that the projection knows
 	who      session.Caller
 	issuedAt int64 // epoch ms, as signed
-}
-
-// reply is what an endpoint answers: body, or the pieces that more answers until it answers none.
-type reply struct {
-	body []byte
-	more func(ctx context.Context) ([][]byte, error)
-	// over, when not nil, is called once: whether the last byte was written.
-	over func(written bool)
 }
 
 // errGone is the end of a request whose client hung up: there is nobody to answer.
@@ -68,18 +59,18 @@ func (q *request) name() string {
 }
 
 // answer takes a request through the checks and lets its endpoint work.
-func (p *Planes) answer(q *request) (reply, error) {
+func (p *Planes) answer(q *request) (session.Answer, error) {
 	if err := p.route(q); err != nil {
-		return reply{}, err
+		return session.Answer{}, err
 	}
 	if p.draining.Load() && q.e.fresh {
-		return reply{}, errDraining()
+		return session.Answer{}, errDraining()
 	}
 	if err := q.read(); err != nil {
-		return reply{}, err
+		return session.Answer{}, err
 	}
 	if err := q.check(); err != nil {
-		return reply{}, err
+		return session.Answer{}, err
 	}
 	return q.e.work(q.http.Context(), p, q)
 }

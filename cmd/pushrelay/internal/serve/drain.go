@@ -67,6 +67,9 @@ func (r *Relay) Drain() error {
 	open := len(r.server.Sessions())
 	err := r.server.Drain(ctx, r.set.DrainWindow, drainReason)
 	left := len(r.server.Sessions())
+	polled, stop := context.WithDeadline(ctx, began.Add(r.set.DrainWindow))
+	defer stop()
+	_ = r.hub.AwaitPolls(polled) // what isn't finished by then is handed out again
 	r.log.Info().Err(err).Str("event", "drained").Int("sessions", open).Int("left", left).
 		Str("took", time.Since(began).Round(time.Millisecond).String()).Msg("drained")
 	ctx, cancel = context.WithTimeout(context.Background(), lastMile)
@@ -78,6 +81,8 @@ func (r *Relay) Drain() error {
 func (r *Relay) Close() error {
 	r.draining.Store(true)
 	r.server.Refuse()
+	r.polls.Drain()
+	r.hub.StopClaims()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	return r.end(ctx)
@@ -88,6 +93,11 @@ func (r *Relay) Close() error {
 func (r *Relay) end(ctx context.Context) error {
 	if err := r.server.Close(ctx); err != nil {
 		r.log.Warn().Err(err).Str("event", "sessions-left").Msg("some sessions didn't end in time")
+	}
+	answered, cancel := context.WithTimeout(ctx, lastMile/2)
+	defer cancel()
+	if err := r.public.http.Shutdown(answered); err != nil {
+		r.log.Warn().Err(err).Str("event", "requests-left").Msg("some requests didn't end in time")
 	}
 	err := errors.Join(r.public.http.Close(), r.admin.http.Close())
 	r.stop()

@@ -29,6 +29,7 @@ type metrics struct {
 	duration                    *prometheus.HistogramVec
 	work, grants, dropped, done *prometheus.CounterVec
 	polled                      *prometheus.CounterVec
+	waits                       *prometheus.GaugeVec
 
 	projections  *prometheus.CounterVec
 	projectionAt prometheus.Gauge
@@ -59,6 +60,9 @@ func newMetrics() *metrics {
 		done:    counter("results_total", "Results, by disposition; on every replica.", "disposition"),
 		polled: counter("poll_requests_total", "Requests of clients that poll, by endpoint and outcome: ok, gone, or an error's code.",
 			"endpoint", "outcome"),
+		waits: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pushrelay_poll_held_requests", Help: "Polled requests that are held now.",
+		}, []string{"endpoint"}),
 		projections: counter("projection_replacements_total", "Projections that arrived, by where from and what came of it.",
 			"source", "outcome"),
 		projectionAt: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -72,7 +76,7 @@ func newMetrics() *metrics {
 	})
 	info.Set(1)
 	m.registry.MustRegister(m.opened, m.ended, m.received, m.sent, m.unsent, m.refused, m.open, m.duration, m.work, m.grants,
-		m.dropped, m.done, m.polled, m.projections,
+		m.dropped, m.done, m.polled, m.waits, m.projections,
 		m.projectionAt, info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.prepare()
 	return m
@@ -105,6 +109,7 @@ func (m *metrics) prepare() {
 		m.done.WithLabelValues(d)
 	}
 	for _, endpoint := range poll.Endpoints() {
+		m.waits.WithLabelValues(endpoint)
 		for _, outcome := range poll.Outcomes() {
 			m.polled.WithLabelValues(endpoint, outcome)
 		}
@@ -167,6 +172,11 @@ func (m *metrics) Refused(what string) { m.refused.WithLabelValues(known(what, r
 // Polled implements poll.Observer.
 func (m *metrics) Polled(endpoint, outcome string, _ time.Duration) {
 	m.polled.WithLabelValues(known(endpoint, poll.Endpoints()), known(outcome, poll.Outcomes())).Inc()
+}
+
+// Waits implements poll.Observer.
+func (m *metrics) Waits(endpoint string, change int) {
+	m.waits.WithLabelValues(known(endpoint, poll.Endpoints())).Add(float64(change))
 }
 
 func (m *metrics) projection(source string, ok bool) {

@@ -107,15 +107,15 @@ func (r *Relay) unlisten() error {
 // assemble builds the parts in the order in which they need each other.
 func (r *Relay) assemble(raw []byte, first *projection.Projection) (err error) {
 	holder := projection.NewHolder(first)
+	budget := session.NewBudget(int64(r.set.Budget))
 	version := app.BuildInfo().Version
 	settings := r.set.hubSettings()
 	r.hub, err = hub.New(hub.Config{
-		Store: r.store, Projection: holder, Settings: settings, Log: r.log, Observer: hubMetrics{r.metrics}, RelayVersion: version,
+		Store: r.store, Projection: holder, Settings: settings, Log: r.log, Observer: hubMetrics{r.metrics}, RelayVersion: version, Budget: budget,
 	})
 	if err != nil {
 		return app.Usagef("%w", err)
 	}
-	budget := session.NewBudget(int64(r.set.Budget))
 	r.server, err = session.NewServer(session.ServerConfig{
 		Opener: r.hub, Directory: r.hub, PublicURLs: r.publicURLs(), Origins: r.set.Origin, Version: version, Log: r.log,
 		Observer: r.metrics, Budget: budget, Limits: r.set.limits(),
@@ -126,6 +126,7 @@ func (r *Relay) assemble(raw []byte, first *projection.Projection) (err error) {
 	}
 	r.polls, err = poll.New(poll.Options{
 		Hub: r.hub, Budget: budget, Limits: r.set.limits(), Log: r.log, Observer: r.metrics,
+		HoldClaim: r.set.HoldClaim, HoldFetch: r.set.HoldFetch, HoldPending: r.set.HoldPending, MaxHeld: r.set.MaxSessions,
 	})
 	if err != nil {
 		return errors.Join(app.Usagef("%w", err), r.store.Close())

@@ -45,9 +45,16 @@ type Settings struct {
 	MaxPerAddress   int     `help:"Of these, from one address (IPv6: /64)." default:"64" group:"Limits"`
 	AcceptPerSecond float64 `help:"New connections a second; others are told to come back." default:"500" group:"Limits"`
 
+	HoldClaim   time.Duration `help:"How long a polled claim waits for jobs; 0s: not at all." default:"15s" group:"Polling"`
+	HoldFetch   time.Duration `help:"How long a polled fetch waits for its payload, at most to the end of its window; 0s: not at all." default:"20s" group:"Polling"`
+	HoldPending time.Duration `help:"How long a site's polled pending waits for something to seal or a new result; 0s: not at all." default:"5s" group:"Polling"`
+
 	DrainWindow time.Duration `help:"A drain spreads its closes over this time." default:"10s" group:"Operation"`
 	DrainLimit  time.Duration `help:"A drain ends after this time, whatever still runs." default:"30s" group:"Operation"`
 }
+
+// mostHold is the longest that a polled request may wait.
+const mostHold = 25 * time.Second
 
 // rule is one range, with what to do about a value outside.
 type rule struct {
@@ -73,6 +80,9 @@ func (s *Settings) Validated() error {
 		{"max-handshakes", s.MaxHandshakes >= 1 && s.MaxHandshakes <= 100_000, s.MaxHandshakes, "from 1 to 100000"},
 		{"max-per-address", s.MaxPerAddress >= 1 && s.MaxPerAddress <= s.MaxHandshakes, s.MaxPerAddress, "from 1 to --max-handshakes"},
 		{"accept-per-second", s.AcceptPerSecond >= 1 && s.AcceptPerSecond <= 100_000, s.AcceptPerSecond, "from 1 to 100000"},
+		{"hold-claim", within(s.HoldClaim, 0, mostHold), s.HoldClaim, "from 0s to 25s; public daemons give a request up after 30s"},
+		{"hold-fetch", within(s.HoldFetch, 0, mostHold), s.HoldFetch, "from 0s to 25s; public daemons give a request up after 30s"},
+		{"hold-pending", within(s.HoldPending, 0, mostHold), s.HoldPending, "from 0s to 25s; proxies and clients give a request up after 30s"},
 		{"drain-window", within(s.DrainWindow, 10*time.Millisecond, 10*time.Minute), s.DrainWindow, "from 10ms to 10m"},
 		{"drain-limit", within(s.DrainLimit, s.DrainWindow+time.Second, time.Hour), s.DrainLimit, "at least --drain-window plus 1s, at most 1h"},
 	}
@@ -207,6 +217,7 @@ func (s *Settings) view() map[string]any {
 		"result-retention": s.ResultRetention.String(), "jobs-per-site": s.JobsPerSite, "bytes-per-site": s.BytesPerSite,
 		"unsealed": s.Unsealed, "budget": s.Budget, "max-sessions": s.MaxSessions,
 		"max-handshakes": s.MaxHandshakes, "max-per-address": s.MaxPerAddress, "accept-per-second": s.AcceptPerSecond,
+		"hold-claim": s.HoldClaim.String(), "hold-fetch": s.HoldFetch.String(), "hold-pending": s.HoldPending.String(),
 		"drain-window": s.DrainWindow.String(), "drain-limit": s.DrainLimit.String(),
 	}
 }
