@@ -27,13 +27,14 @@ type Command struct {
 	Latency   Latency   `cmd:"" help:"Time from enqueue to result of one job at a time."`
 	Idle      Idle      `cmd:"" help:"Resident memory of an idle session, against a bare WebSocket connection."`
 	Storm     Storm     `cmd:"" help:"Sessions cut all at once: time until all are back."`
+	Poll      Poll      `cmd:"" help:"Clients that poll: whole lives over HTTP at several depths, or the memory of held requests."`
 	Store     Store     `cmd:"" help:"The disk store beside the memory store, without a network."`
 	Child     Child     `cmd:"" hidden:"" help:"A process that a bench measures."`
 }
 
 // Output is how a figure is shown.
 type Output struct {
-	JSON    bool   `name:"json" help:"Print one JSON object instead of a table."`
+	JSON    bool   `name:"json" help:"Print JSON instead of a table."`
 	Profile string `hidden:"" placeholder:"DIR" help:"Write CPU and allocation profiles of relay and clients here."`
 }
 

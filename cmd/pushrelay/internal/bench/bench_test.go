@@ -27,6 +27,17 @@ func TestMain(m *testing.M) {
 // object prints a figure as --json does and reads it back.
 func object(t *testing.T, o Output, measure func(ctx context.Context) (figure, error)) map[string]any {
 	t.Helper()
+	return printed[map[string]any](t, o, measure)
+}
+
+// list is object for a figure that is a list.
+func list(t *testing.T, o Output, measure func(ctx context.Context) (figure, error)) []map[string]any {
+	t.Helper()
+	return printed[[]map[string]any](t, o, measure)
+}
+
+func printed[T any](t *testing.T, o Output, measure func(ctx context.Context) (figure, error)) T {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	o.JSON = true
@@ -34,7 +45,7 @@ func object(t *testing.T, o Output, measure func(ctx context.Context) (figure, e
 	if err := o.run(ctx, &out, measure); err != nil {
 		t.Fatal(err)
 	}
-	found := map[string]any{}
+	var found T
 	if err := json.Unmarshal(out.Bytes(), &found); err != nil {
 		t.Fatalf("not JSON: %v in %s", err, out.String())
 	}

@@ -76,6 +76,25 @@ func TestIdleShowsItsFigures(t *testing.T) {
 	positive(t, object(t, c.Output, c.measure), "sessions", "bytes_per_session", "bare_bytes_per_session", "ratio")
 }
 
+func TestPollShowsItsFigures(t *testing.T) {
+	c := Poll{Depths: []int{4, 40}, Sites: 2, Daemons: 3, Slots: 2, Seconds: 0.3, Rounds: 1}
+	list := list(t, c.Output, c.measure)
+	if len(list) != 2 {
+		t.Fatalf("%d entries, want 2", len(list))
+	}
+	for _, entry := range list {
+		positive(t, entry, "depth", "lives_per_second", "p50_ms", "p99_ms")
+		if len(entry) != 4 {
+			t.Errorf("an entry has %d members, want 4: %v", len(entry), entry)
+		}
+	}
+}
+
+func TestHeldShowsItsFigures(t *testing.T) {
+	c := Poll{Held: 50, Rounds: 1}
+	positive(t, object(t, c.Output, c.measureHeld), "held", "bytes_per_request", "resident_bytes")
+}
+
 func TestStormShowsItsFigures(t *testing.T) {
 	c := Storm{Sessions: 40, Rounds: 1, Accept: 2000}
 	positive(t, object(t, c.Output, c.measure), "sessions", "seconds", "slowest_ms", "dials_per_session")
@@ -92,6 +111,8 @@ func TestFlagsOutOfRangeAreRefused(t *testing.T) {
 		{"jobs", &Latency{Jobs: 1}},
 		{"warmup", &Latency{Jobs: 10, Warmup: -1}},
 		{"sessions", &Idle{Rounds: 1}},
+		{"depth", &Poll{Depths: []int{0}, Sites: 1, Daemons: 1, Slots: 1, Seconds: 1, Rounds: 1}},
+		{"held", &Poll{Sites: 1, Daemons: 1, Slots: 1, Seconds: 1, Rounds: 1, Held: -1}},
 		{"rounds", &Storm{Sessions: 1}},
 		{"callers", &Store{Callers: 1, Calls: 10, Jobs: 100, Seconds: 1, Rounds: 1}},
 		{"jobs", &Store{Callers: 2, Calls: 10, Jobs: 10, Seconds: 1, Rounds: 1}},

@@ -26,6 +26,15 @@ func (Idle) Help() string {
 }
 
 // Help shows examples.
+func (Poll) Help() string {
+	return `Examples:
+
+  pushrelay bench poll
+  pushrelay bench poll --depth 1000 --rounds 1 --json
+  pushrelay bench poll --held 10000`
+}
+
+// Help shows examples.
 func (Storm) Help() string {
 	return `Examples:
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"time"
 
 	"pushrelay/cmd/pushrelay/internal/app"
 	"pushrelay/cmd/pushrelay/internal/serve"
@@ -15,10 +16,11 @@ import (
 // RelayChild is a relay as `pushrelay serve` runs it, with fixed settings. All clients of a bench have one address, so
 // what one address may do is as much as what all may.
 type RelayChild struct {
-	Projection string `arg:"" type:"path" help:"The generated projection."`
-	Accept     int    `default:"2000" help:"New connections a second."`
-	Store      string `default:"memory" enum:"memory,disk" help:"The relay's store."`
-	Data       string `type:"path" help:"The disk store's folder."`
+	Projection string        `arg:"" type:"path" help:"The generated projection."`
+	Accept     int           `default:"2000" help:"New connections a second."`
+	Store      string        `default:"memory" enum:"memory,disk" help:"The relay's store."`
+	HoldClaim  time.Duration `default:"15s" help:"How long polled claims are held."`
+	Data       string        `type:"path" help:"The disk store's folder."`
 }
 
 // Run serves until stdin ends.
@@ -36,6 +38,7 @@ func (c *RelayChild) Run(ctx context.Context) error {
 		"serve", "--projection", c.Projection, "--listen", addr, "--public-url", "http://" + addr, "--admin-listen", "off",
 		"--jobs-per-site", "10000000", "--bytes-per-site", "16GiB", "--log-level", "error",
 		"--max-per-address", "1000", "--accept-per-second", strconv.Itoa(c.Accept), "--store", c.Store,
+		"--hold-claim", c.HoldClaim.String(),
 	}
 	if c.Data != "" {
 		args = append(args, "--data", c.Data)

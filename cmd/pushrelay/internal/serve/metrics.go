@@ -30,6 +30,8 @@ type metrics struct {
 	work, grants, dropped, done *prometheus.CounterVec
 	polled                      *prometheus.CounterVec
 	waits                       *prometheus.GaugeVec
+	polledBy                    map[[2]string]prometheus.Counter
+	pollEndpoints               []string
 
 	projections  *prometheus.CounterVec
 	projectionAt prometheus.Gauge
@@ -108,10 +110,12 @@ func (m *metrics) prepare() {
 	for _, d := range dispositions() {
 		m.done.WithLabelValues(d)
 	}
-	for _, endpoint := range poll.Endpoints() {
+	m.pollEndpoints = poll.Endpoints()
+	m.polledBy = map[[2]string]prometheus.Counter{{otherWord, otherWord}: m.polled.WithLabelValues(otherWord, otherWord)}
+	for _, endpoint := range m.pollEndpoints {
 		m.waits.WithLabelValues(endpoint)
 		for _, outcome := range poll.Outcomes() {
-			m.polled.WithLabelValues(endpoint, outcome)
+			m.polledBy[[2]string{endpoint, outcome}] = m.polled.WithLabelValues(endpoint, outcome)
 		}
 	}
 	for _, source := range []string{sourceFile, sourceAdmin} {
@@ -169,14 +173,18 @@ func (m *metrics) Ended(role string, reason session.Reason, s session.Summary) {
 // Refused implements session.Observer.
 func (m *metrics) Refused(what string) { m.refused.WithLabelValues(known(what, refusals())).Inc() }
 
-// Polled implements poll.Observer.
+// Polled implements poll.Observer. Both words are of closed sets; one that this build doesn't know is counted as other.
 func (m *metrics) Polled(endpoint, outcome string, _ time.Duration) {
-	m.polled.WithLabelValues(known(endpoint, poll.Endpoints()), known(outcome, poll.Outcomes())).Inc()
+	c, ok := m.polledBy[[2]string{endpoint, outcome}]
+	if !ok {
+		c = m.polledBy[[2]string{otherWord, otherWord}]
+	}
+	c.Inc()
 }
 
 // Waits implements poll.Observer.
 func (m *metrics) Waits(endpoint string, change int) {
-	m.waits.WithLabelValues(known(endpoint, poll.Endpoints())).Add(float64(change))
+	m.waits.WithLabelValues(known(endpoint, m.pollEndpoints)).Add(float64(change))
 }
 
 func (m *metrics) projection(source string, ok bool) {
