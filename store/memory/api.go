@@ -58,7 +58,7 @@ func (s *Store) Accept(_ context.Context, runner string, grants []wire.Grant) ([
 
 // TakePayload is RunnerStore's.
 func (s *Store) TakePayload(_ context.Context, runner string, grant wire.Grant) (wire.Envelope, error) {
-	return do(s, func(m *Machine) (wire.Envelope, error) { return m.TakePayload(runner, grant) })
+	return do(s, func(m *Machine) (wire.Envelope, error) { return text(m.TakePayload(runner, grant)) })
 }
 
 // Complete is RunnerStore's.
@@ -156,7 +156,14 @@ func (s *Store) Finished(_ context.Context, site string, after store.Cursor, mos
 
 // ResultEnvelope is Reader's.
 func (s *Store) ResultEnvelope(_ context.Context, site string, grant wire.Grant) (wire.Envelope, error) {
-	return do(s, func(m *Machine) (wire.Envelope, error) { return m.ResultEnvelope(site, grant) })
+	return do(s, func(m *Machine) (wire.Envelope, error) { return text(m.ResultEnvelope(site, grant)) })
+}
+
+func text(e *Sealed, err error) (wire.Envelope, error) {
+	if err != nil {
+		return wire.Envelope{}, err
+	}
+	return e.Envelope, nil
 }
 
 // Stats is Reader's.

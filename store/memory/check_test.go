@@ -116,8 +116,8 @@ func (c *checker) job(j *job, e *expected) {
 	if live && j.State == store.Done {
 		e.finished++
 	}
-	c.is(live || size(j.Payload)+size(j.Result) == 0, "bytes of %v", j.Key)
-	e.bytes += size(j.Payload) + size(j.Result)
+	c.is(live || j.Payload.size()+j.Result.size() == 0, "bytes of %v", j.Key)
+	e.bytes += j.Payload.size() + j.Result.size()
 }
 
 // totals verifies that the indexes hold nothing beyond what was counted.
@@ -240,9 +240,12 @@ func (w *world) some() []wire.Grant {
 	return out
 }
 
-func (w *world) step() {
+func (w *world) step() { w.do(w.IntN(100)) }
+
+// do does one operation: which, is a percentage.
+func (w *world) do(op int) {
 	w.m.Begin(w.now)
-	switch op := w.IntN(100); {
+	switch {
 	case op < 18:
 		w.enqueue()
 	case op < 36:
@@ -251,19 +254,21 @@ func (w *world) step() {
 		w.grantOp()
 	case op < 84:
 		w.m.Cancel(w.site(), []string{w.job()})
-	case op < 92:
+	case op < 92: // from here on to 94 what isn't kept
 		kind := store.OfferKind(1 + w.IntN(3))
 		for _, o := range w.m.Offer(w.site(), w.runner(), kind, w.IntN(6), int64(w.IntN(60)), 2*time.Second) {
 			w.grants = append(w.grants, o.Grant)
 		}
-	case op < 94:
+	case op < 93:
 		w.m.Attach(store.Party{Role: store.Role(1 + w.IntN(2)), ID: w.site()}, w.runner(), 10*time.Second)
-	case op < 95:
+		w.m.Attach(store.Party{Role: store.RunnerRole, ID: w.runner()}, w.job(), 10*time.Second)
+	case op < 94:
 		w.m.Detach(store.Party{Role: store.SiteRole, ID: w.site()}, w.runner())
 	case op < 96:
 		who := w.runner()
-		n := w.m.Attach(store.Party{Role: store.RunnerRole, ID: who}, w.job(), 10*time.Second)
-		_, _ = w.m.Resume(who, n, w.some(), time.Minute)
+		if p := w.m.parties[store.Party{Role: store.RunnerRole, ID: who}]; p != nil {
+			_, _ = w.m.Resume(who, p.newest, w.some(), time.Minute)
+		}
 	default:
 		w.now = w.now.Add(time.Duration(w.Int64N(int64([]time.Duration{time.Second, 4 * time.Second, time.Hour}[w.IntN(20)/9]))))
 		w.m.Begin(w.now)

@@ -34,7 +34,11 @@ func (m *Machine) Claim(c *store.Claim) ([]store.Claimed, error) {
 			m.offerTo(j, c)
 			out = append(out, store.Claimed{Site: s.id, Stub: j.Stub.Wire(j.Key.Job), Lease: j.Lease, ExpiresAt: moment(j.Lapse)})
 		}
-		if j != nil || skipped > store.MaxSkipped {
+		switch {
+		case j != nil:
+			r.served, s.served = j.Served, j.Served
+		case skipped > store.MaxSkipped:
+			m.touchTurns(r)
 			r.served = m.nextStamp()
 			s.served = r.served
 		}

@@ -39,9 +39,10 @@ type Machine struct {
 	notices int
 	online  int // sessions
 
-	journal *journal // nil: nothing is kept
+	journal *journal // of the group that runs; nil outside of one, and where nothing is kept
+	notes   *journal // the last group's, for the next
 
-	streaks   list.List // of *streak, the longest untouched first
+	streaks   list.List // of *Streak, the longest untouched first
 	sightings list.List // of *store.Sighting, the longest unseen first
 	seen      map[string]*list.Element
 

@@ -31,6 +31,7 @@ func (m *Machine) create(k store.Key, dialect wire.Dialect, stub wire.Stub, dead
 // offerTo: queued to offered, and on to awaiting when the claim leaves no time to accept.
 func (m *Machine) offerTo(j *job, c *store.Claim) {
 	m.leave(j)
+	j.Served = m.nextStamp()
 	m.hold(j, Grant{
 		Lease: m.ids.next(), Runner: c.Runner, Owner: c.Owner, Device: c.Device, Number: c.Number, Offered: true,
 		LeaseFor: int64(c.LeaseFor), Lapse: m.now + int64(c.LeaseFor), Window: m.now + int64(c.OfferFor),
@@ -151,6 +152,7 @@ func (m *Machine) drop(j *job, why store.Why) {
 
 // cancel: the flag is set and the holder told; a queued job is dropped.
 func (m *Machine) cancel(j *job) {
+	m.touch(j)
 	if j.State == store.Queued {
 		j.Cancelled = true
 		m.drop(j, store.WhyCancelled)

@@ -49,7 +49,7 @@ func (s *site) shelve(m *Machine, j *job, kind store.OfferKind) {
 	o.kind, o.attempt, o.who, o.counted = kind, 0, nil, false
 	o.bytes = 0
 	if kind == store.OfferResults {
-		o.bytes = size(j.Result)
+		o.bytes = j.Result.size()
 	}
 	o.key = m.nextStamp()
 	s.shelves[kind-1].free.insert(o.key, j)
@@ -64,6 +64,19 @@ func (s *site) unshelve(m *Machine, j *job) {
 		s.shelves[o.kind-1].free.remove(o.key)
 	}
 	o.kind = 0
+}
+
+// audience answers the session's, made when it has none yet.
+func (s *site) audience(id string) *audience {
+	a := s.sessions[id]
+	if a == nil {
+		a = &audience{id: id, site: s}
+		if s.sessions == nil {
+			s.sessions = make(map[string]*audience, 1)
+		}
+		s.sessions[id] = a
+	}
+	return a
 }
 
 // open puts an entry on offer to a session.
@@ -132,6 +145,7 @@ func (m *Machine) endOffers(site, id string) {
 	a := s.sessions[id]
 	for k := range a.open {
 		for j := a.open[k].jobs.head; j != nil; j = a.open[k].jobs.head {
+			m.touchOffer(j)
 			s.reopen(m, j)
 		}
 	}

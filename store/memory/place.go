@@ -14,18 +14,21 @@ func (m *Machine) admit(j *job) {
 	r.site.jobs++
 	r.site.all.insert(j.Seq, j)
 	m.jobs[j.Key] = j
-	m.touch(j)
+	m.touchNew(j)
 }
 
 // retire takes a record that is only a notice or a tombstone from now on off the site's list and count.
 func (m *Machine) retire(j *job) {
-	s := j.q.route.site
-	s.jobs--
-	s.all.remove(j.Seq)
+	j.q.route.site.unlist(j)
 	j.Shun = nil
 	j.Stub.Raw = nil
 	m.keep(j, &j.Payload, nil)
 	m.keep(j, &j.Result, nil)
+}
+
+func (s *site) unlist(j *job) {
+	s.jobs--
+	s.all.remove(j.Seq)
 }
 
 // leave takes a record off the places that its state gave it, before it changes. The due time stays until enter.
@@ -138,8 +141,11 @@ func (m *Machine) forgetGrant(j *job) {
 // forget removes a record whole.
 func (m *Machine) forget(j *job) {
 	m.leave(j)
-	if !j.Collected && j.Dropped == "" {
+	if j.live() {
 		m.retire(j)
+	}
+	if j.Runner != "" && !j.finished() {
+		m.settle(j)
 	}
 	m.forgetGrant(j)
 	m.dues.remove(&j.due)
@@ -159,9 +165,13 @@ func (m *Machine) forget(j *job) {
 }
 
 // keep replaces an envelope of the job and counts the bytes.
-func (m *Machine) keep(j *job, at **wire.Envelope, e *wire.Envelope) {
-	d := size(e) - size(*at)
-	*at = e
+func (m *Machine) keep(j *job, at **Sealed, e *wire.Envelope) {
+	d := -(*at).size()
+	*at = nil
+	if e != nil {
+		*at = &Sealed{Envelope: *e, Seq: j.Seq, Bytes: int64(len(e.Raw))}
+		d += (*at).Bytes
+	}
 	m.bytes += d
 	j.q.route.site.bytes += d
 }

@@ -60,6 +60,7 @@ func (m *Machine) Detach(who store.Party, id string) {
 
 func (m *Machine) endSession(s *session) {
 	p := m.parties[s.party]
+	m.touchEnd(p, s)
 	delete(p.sessions, s.id)
 	if len(p.sessions) == 0 {
 		delete(m.parties, s.party)

@@ -86,12 +86,12 @@ func (o *ordered) page(after store.Cursor, most int) store.Page {
 }
 
 // ResultEnvelope is Reader's.
-func (m *Machine) ResultEnvelope(site string, g wire.Grant) (wire.Envelope, error) {
+func (m *Machine) ResultEnvelope(site string, g wire.Grant) (*Sealed, error) {
 	j := m.ofSite(site, g)
 	if j == nil || j.Result == nil {
-		return wire.Envelope{}, store.ErrNotFound
+		return nil, store.ErrNotFound
 	}
-	return *j.Result, nil
+	return j.Result, nil
 }
 
 // Stats is Reader's. Sites are those that the machine has a record of.
@@ -151,8 +151,7 @@ func (m *Machine) Barred(site, id string, runners []string) ([]store.Bar, error)
 			continue
 		}
 		if who := m.runners[id]; who.waits(j.q.Queue, m.now) {
-			s, _ := who.streaks[j.q.Queue].Value.(*streak)
-			out = append(out, store.Bar{Runner: id, Until: moment(s.until), Queue: true})
+			out = append(out, store.Bar{Runner: id, Until: moment(streakAt(who.streaks[j.q.Queue]).Until), Queue: true})
 		}
 	}
 	return out, nil

@@ -24,10 +24,11 @@ type Record struct {
 	Waits      int
 	Lapses     int
 	Shun       map[string]int64 // runners that must not have it, and until when
+	Served     uint64           // stamp of its last grant: when its route and site were served; orders a runner's grants
 
 	Grant // of a job that is granted or done
 
-	Result      *wire.Envelope
+	Result      *Sealed
 	Disposition string
 }
 
@@ -72,7 +73,22 @@ type Grant struct {
 	LeaseFor int64
 	Lapse    int64 // end of the lease
 	Window   int64 // end of the offer while Offered, then of the payload window; 0 once sealed
-	Payload  *wire.Envelope
+	Payload  *Sealed
+}
+
+// Sealed is an envelope of a record. A medium may take its text away and leave the header: Raw is nil then.
+type Sealed struct {
+	wire.Envelope
+	Seq   uint64 // of its job
+	Bytes int64  // of the text
+}
+
+// size answers an envelope's bytes; 0 for none.
+func (e *Sealed) size() int64 {
+	if e == nil {
+		return 0
+	}
+	return e.Bytes
 }
 
 // forever is the time of what never ends.
@@ -89,6 +105,9 @@ type job struct {
 
 // finished reports whether nothing of the job's life is left to happen.
 func (j *job) finished() bool { return j.State == store.Done }
+
+// live reports whether the record is a job, neither a notice nor a tombstone.
+func (j *job) live() bool { return j.Dropped == "" && !j.Collected }
 
 // next answers when the job's next due time is.
 func (j *job) next() int64 {
@@ -131,7 +150,7 @@ func (j *job) view() store.Job {
 		Runner: j.Runner, RunnerOwner: j.Owner, Device: j.Device,
 		EnqueuedAt: moment(j.EnqueuedAt), Since: moment(j.Since), Deadline: moment(j.Deadline),
 		LeaseEnds: moment(j.Lapse), Waits: j.Waits, Lapses: j.Lapses, Takes: j.Takes,
-		Payload: size(j.Payload), Result: size(j.Result), Disposition: j.Disposition, Collected: j.Collected,
+		Payload: j.Payload.size(), Result: j.Result.size(), Disposition: j.Disposition, Collected: j.Collected,
 	}
 	if !j.Offered && !j.finished() {
 		v.WindowEnds = moment(j.Window)
@@ -140,14 +159,6 @@ func (j *job) view() store.Job {
 		v.Lease = j.Lease
 	}
 	return v
-}
-
-// size answers an envelope's bytes; 0 for none.
-func size(e *wire.Envelope) int64 {
-	if e == nil {
-		return 0
-	}
-	return int64(len(e.Raw))
 }
 
 // moment answers a time of nanoseconds, in UTC; the zero time for 0.
@@ -181,6 +192,28 @@ func (c *chain) push(j *job, which int) {
 		c.tail.links[which].next = j
 	}
 	c.tail = j
+	c.n++
+}
+
+// sort puts a job where its grant's stamp belongs among those held.
+func (c *chain) sort(j *job) {
+	after := c.tail
+	for after != nil && after.Served > j.Served {
+		after = after.links[heldChain].prev
+	}
+	if after == c.tail {
+		c.push(j, heldChain)
+		return
+	}
+	next := c.head
+	if after != nil {
+		next = after.links[heldChain].next
+		after.links[heldChain].next = j
+	} else {
+		c.head = j
+	}
+	j.links[heldChain] = link{prev: after, next: next}
+	next.links[heldChain].prev = j
 	c.n++
 }
 

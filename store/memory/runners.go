@@ -45,26 +45,26 @@ func (m *Machine) Accept(runner string, grants []wire.Grant) []wire.Grant {
 }
 
 // TakePayload is RunnerStore's.
-func (m *Machine) TakePayload(runner string, g wire.Grant) (wire.Envelope, error) {
+func (m *Machine) TakePayload(runner string, g wire.Grant) (*Sealed, error) {
 	j, err := m.look(runner, g)
 	if err != nil {
-		return wire.Envelope{}, err
+		return nil, err
 	}
 	if j.finished() {
-		return wire.Envelope{}, store.ErrTerminal
+		return nil, store.ErrTerminal
 	}
 	m.accept(j)
 	switch {
 	case j.Cancelled:
-		return wire.Envelope{}, store.ErrTooLate
+		return nil, store.ErrTooLate
 	case j.Payload == nil:
-		return wire.Envelope{}, store.ErrNotReady
+		return nil, store.ErrNotReady
 	case j.Takes >= store.MaxTakes:
 		m.lapse(j, store.WhyLapsed)
-		return wire.Envelope{}, store.ErrStaleLease
+		return nil, store.ErrStaleLease
 	}
 	m.take(j)
-	return *j.Payload, nil
+	return j.Payload, nil
 }
 
 // Complete is RunnerStore's.
