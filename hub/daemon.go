@@ -23,6 +23,7 @@ type daemon struct {
 	owner   string // by the projection that admitted it
 	key     edKey
 	keyID   string
+	public  wire.PublicIdentity
 	dialect wire.Dialect
 	asks    bool // it gets jobs with the control plane's grant only
 	opened  time.Time
@@ -185,7 +186,7 @@ func (d *daemon) claimOf(n int) (store.Claim, bool) {
 		slots = wire.MaxSlots // a poll says how many more it takes, not how many it has
 	}
 	return store.Claim{
-		Runner: d.runner, Number: d.number.Load(), Owner: d.owner, Device: d.keyID, Dialect: d.dialect,
+		Runner: d.runner, Number: d.number.Load(), Owner: d.owner, Device: d.keyID, Identity: d.public, Dialect: d.dialect,
 		Kinds: d.kinds, Max: n, Slots: slots,
 	}, !d.ended && !d.paused && !d.held.full()
 }

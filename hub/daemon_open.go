@@ -22,7 +22,8 @@ func (h *Hub) admitDaemon(ctx context.Context, a Arrival) (Peer, wire.Welcome, e
 		return nil, wire.Welcome{}, &session.EndError{Reason: session.ReasonBadFrame, Text: err.Error()}
 	}
 	d := &daemon{
-		hub: h, link: a.Link, runner: dev.Runner, owner: dev.Owner, key: dev.Key, keyID: dev.KeyID, dialect: a.Dialect,
+		hub: h, link: a.Link, runner: dev.Runner, owner: dev.Owner, key: dev.Key, keyID: dev.KeyID,
+		public: dev.Identity, dialect: a.Dialect,
 		opened: time.Now(), client: a.Hello.Client, remote: a.Remote,
 		asks: h.asksFor(a.Dialect), slots: a.Hello.Slots, paused: a.Hello.Paused, leases: map[string]*lease{},
 	}

@@ -225,10 +225,6 @@ func (ss *siteSession) pushResults(got []store.Offered) {
 	var batch []store.Offered
 	size := 64
 	for _, o := range got {
-		if _, ok := ss.site.hub.proj.Device(o.Device); !ok {
-			ss.site.hub.unreadable("result", o.Grant)
-			continue
-		}
 		n := int(o.Bytes) + sealJobBytes + 2*(len(o.Grant.JobID)+len(o.Runner)+len(o.RunnerOwner))
 		if size+n > wire.MaxTextBytes && len(batch) > 0 {
 			ss.pushBatch(batch)
@@ -295,10 +291,6 @@ func (ss *siteSession) results(batch []store.Offered) session.Loader {
 		from, n := 0, 0
 		for i := range batch {
 			o := &batch[i]
-			dev, ok := h.proj.Device(o.Device)
-			if !ok {
-				continue
-			}
 			env, err := h.store.ResultEnvelope(ctx, ss.site.id, o.Grant)
 			if err != nil {
 				h.storeFailed(ctx, "result envelope", err)
@@ -306,7 +298,7 @@ func (ss *siteSession) results(batch []store.Offered) session.Loader {
 			}
 			buf = wire.AppendResultJobHead(buf, n == 0, wire.ResultJob{
 				JobID: o.Grant.JobID, LeaseID: o.Grant.LeaseID, Disposition: o.Disposition,
-				RunnerID: o.Runner, RunnerOwner: o.RunnerOwner, Device: dev.Identity,
+				RunnerID: o.Runner, RunnerOwner: o.RunnerOwner, Device: o.Identity,
 			})
 			pieces = append(pieces, buf[from:len(buf):len(buf)], env.Raw)
 			from, n = len(buf), n+1

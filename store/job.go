@@ -66,15 +66,18 @@ type Party struct {
 
 // Claim asks for jobs for one runner.
 type Claim struct {
-	Runner  string
-	Number  uint64 // of the asking session; 0 for a poll, which is never superseded
-	Owner   string // the device's owner, by the projection
-	Device  string // key id that payloads must be sealed to
-	Dialect wire.Dialect
-	Routes  []Route // that stand and aren't paused; consent is a set of pairs, never a product
-	Kinds   []string
-	Max     int // at most so many now
-	Slots   int // never more unfinished leases of this runner than this, counted inside
+	Runner string
+	Number uint64 // of the asking session; 0 for a poll, which is never superseded
+	Owner  string // the device's owner, by the projection
+	Device string // key id that payloads must be sealed to
+	// Identity is the device's public identity, which the store keeps beside a result: its site verifies it by these keys,
+	// also when the device has left the projection meanwhile.
+	Identity wire.PublicIdentity
+	Dialect  wire.Dialect
+	Routes   []Route // that stand and aren't paused; consent is a set of pairs, never a product
+	Kinds    []string
+	Max      int // at most so many now
+	Slots    int // never more unfinished leases of this runner than this, counted inside
 	// LeaseFor is how long the device has each job; OfferFor how long it may leave it unaccepted. 0: accepted at once.
 	LeaseFor, OfferFor time.Duration
 }
@@ -122,10 +125,11 @@ const (
 // Offered is one entry on offer. Grant.LeaseID of a notice is a fresh id by which it is collected.
 type Offered struct {
 	Grant       wire.Grant
-	Owner       string // the job's owner
-	Runner      string // seals and results
-	RunnerOwner string // seals and results
-	Device      string // seals and results: key id of the runner's device
+	Owner       string              // the job's owner
+	Runner      string              // seals and results
+	RunnerOwner string              // seals and results
+	Device      string              // seals and results: key id of the runner's device
+	Identity    wire.PublicIdentity // seals and results: the device's, as it was when it claimed
 	WindowEnds  time.Time
 	LeaseEnds   time.Time
 	Disposition string // results
@@ -147,6 +151,7 @@ type Job struct {
 	Runner      string
 	RunnerOwner string
 	Device      string
+	Identity    wire.PublicIdentity // the device's, as it was when it claimed; forgotten by a tombstone
 	EnqueuedAt  time.Time
 	Since       time.Time // in this state
 	WindowEnds  time.Time // zero before accept and after seal

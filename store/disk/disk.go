@@ -1,5 +1,3 @@
-// Package disk is the store that keeps: the state machine of store/memory, with every change committed to a bbolt file
-// before the call returns (design, section 3).
 package disk
 
 import (
@@ -8,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -15,9 +14,6 @@ import (
 	"pushrelay/store"
 	"pushrelay/store/memory"
 )
-
-// fileName is the database in its folder.
-const fileName = "pushrelay.db"
 
 // Options configure a store. Zero settings mean the defaults; a nil Clock is time.Now.
 type Options struct {
@@ -27,127 +23,141 @@ type Options struct {
 	Observer Observer // nil: nobody is told
 }
 
-// Observer is told of rare events. Its methods don't block and may be called by any goroutine.
+// Observer is told of rare events, by any goroutine. Its methods mustn't block.
 type Observer interface {
 	// Failed is told once for each outage: a commit failed, and until Recovered changes are refused.
 	Failed(err error)
-	// Recovered is told when commits succeed again.
+	// Recovered is told when commits succeed again, with how long they didn't.
 	Recovered(after time.Duration)
-	// Unreadable is told of each record that this build can't read. It is left where it is.
-	Unreadable(seq uint64, err error)
+	// Unreadable is told of each record, and each envelope that was asked for, that this build can't read. It is left
+	// where it is. What is told of names it: the bucket and the job's sequence number.
+	Unreadable(what string, seq uint64, err error)
 }
 
-// Store is a RoutingStore on disk.
+// Store is a RoutingStore in a folder. Open makes one.
 type Store struct {
+	// Immutable after Open.
 	clock    func() time.Time
 	set      store.Settings
+	path     string
 	epoch    string
 	lock     *os.File
 	observer Observer
-	watchers memory.Watchers
 
-	mu     sync.Mutex
-	db     *bbolt.DB       // guarded by mu
-	m      *memory.Machine // guarded by mu
-	err    error           // guarded by mu: of the last commit
-	failed time.Time       // guarded by mu: since when commits fail
-	closed bool            // guarded by mu
+	watchers memory.Watchers
+	queue    queue
+	answers  sync.Pool    // of chan error
+	err      atomic.Value // of outcome: the last commit's
+	ended    chan struct{}
+	closing  sync.Once
+	closeErr error // written before ended is closed
+
+	// The committer's.
+	m       *memory.Machine
+	db      *bbolt.DB // nil while the file can't be opened again
+	commits uint64    // of the last commit
+	ceiling uint64    // no session has a number above
+	events  []store.Event
+	fresh   []*memory.Sealed // of the commit that is made
+	arena   []byte           // values of that commit
+	out     outage
+	fault   func(step) error // of tests
 }
 
-var _ store.RoutingStore = (*Store)(nil)
+var (
+	_ store.RoutingStore = (*Store)(nil)
+	_ store.Medium       = (*Store)(nil)
+)
 
-// Open opens the store in a folder, or makes one. Errors: *LockedError, *ForeignError, *VersionError, and what the
-// operating system says.
+// outcome is how the last commit went.
+type outcome struct{ err error }
+
+// Open opens the store in a folder, or makes one, and blocks until it is read. Errors: *LockedError after three seconds,
+// *ForeignError, *VersionError, and what the operating system says.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+	if err := makeDir(o.Dir); err != nil {
 		return nil, err
 	}
 	held, err := lock(ctx, o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{clock: o.Clock, set: o.Settings, observer: o.Observer, lock: held}
+	s := &Store{
+		clock: o.Clock, set: o.Settings, path: filepath.Join(o.Dir, fileName), lock: held, observer: o.Observer,
+		queue: queue{wake: make(chan struct{}, 1)}, ended: make(chan struct{}),
+	}
 	if s.clock == nil {
 		s.clock = time.Now
 	}
-	s.db, err = openFile(filepath.Join(o.Dir, fileName))
-	if err == nil {
-		err = s.load()
+	if s.observer == nil {
+		s.observer = nobody{}
 	}
-	if err != nil {
-		if s.db != nil {
-			_ = s.db.Close()
-		}
-		_ = held.Close()
-		return nil, err
+	s.answers.New = func() any { return make(chan error, 1) }
+	s.err.Store(outcome{})
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, unlock(held))
 	}
+	go s.work()
 	return s, nil
 }
 
-// Err answers why changes can't be committed now; nil while commits succeed.
+// open makes the file when there is none, and reads it.
+func (s *Store) open() error {
+	if err := create(s.path); err != nil {
+		return err
+	}
+	db, err := openFile(s.path, false)
+	if err != nil {
+		return err
+	}
+	l, err := s.load(db)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	s.db, s.m, s.epoch, s.commits, s.ceiling = db, l.m, l.epoch, l.state.commits, l.state.ceiling
+	return nil
+}
+
+// Err answers why nothing can be committed just now; nil while commits succeed. It never blocks.
 func (s *Store) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
+	o, _ := s.err.Load().(outcome)
+	return o.err
 }
 
-// do runs one operation, commits what it changed and publishes what happened.
-func do[T any](ctx context.Context, s *Store, op func(*memory.Machine) (T, error)) (T, error) {
-	var zero T
-	if err := ctx.Err(); err != nil {
-		return zero, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return zero, store.ErrUnavailable
-	}
-	s.m.Begin(s.clock())
-	out, err := op(s.m)
-	if failed := s.commit(); failed != nil {
-		if s.err == nil {
-			s.failed = s.clock()
-			if s.observer != nil {
-				s.observer.Failed(failed)
-			}
-		}
-		s.err = failed
-		return zero, store.ErrUnavailable
-	}
-	s.watchers.Publish(s.m.Events())
-	return out, err
-}
-
-// run is do for an operation that can't be refused.
-func run[T any](ctx context.Context, s *Store, op func(*memory.Machine) T) (T, error) {
-	return do(ctx, s, func(m *memory.Machine) (T, error) { return op(m), nil })
-}
-
-// none is the answer of operations that answer nothing.
-type none struct{}
-
-// Watch is Keeper's.
+// Watch is Keeper's. A watcher is for one reader at a time; a slice that Wait answered is good until the next Wait.
 func (s *Store) Watch(in store.Interest) store.Watcher { return s.watchers.Watch(in) }
 
 // Now is Keeper's.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	return run(ctx, s, func(*memory.Machine) time.Time { return s.clock().UTC() })
+	return read(ctx, s, func(*memory.Machine) time.Time { return s.clock().UTC() })
 }
 
 // Epoch is Keeper's. It stays as long as the file does.
 func (s *Store) Epoch(ctx context.Context) (string, error) {
-	return run(ctx, s, func(*memory.Machine) string { return s.epoch })
+	return read(ctx, s, func(*memory.Machine) string { return s.epoch })
 }
 
-// Close is Keeper's. Closing again does nothing.
+// Close is Keeper's. The group that is being committed is finished; what waits is refused. Closing again does nothing.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
-	s.closed = true
+	s.closing.Do(s.queue.close)
+	<-s.ended
+	return s.closeErr
+}
+
+// shut ends the store from the committer's side.
+func (s *Store) shut() {
 	s.watchers.Close()
 	s.m = nil
-	return errors.Join(s.db.Close(), s.lock.Truncate(0), s.lock.Close())
+	if s.db != nil && !s.out.dead {
+		s.closeErr = s.db.Close()
+	}
+	s.closeErr = errors.Join(s.closeErr, unlock(s.lock))
+	close(s.ended)
 }
+
+// nobody is told nothing.
+type nobody struct{}
+
+func (nobody) Failed(error)                     {}
+func (nobody) Recovered(time.Duration)          {}
+func (nobody) Unreadable(string, uint64, error) {}

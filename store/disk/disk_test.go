@@ -7,6 +7,7 @@ import (
 
 	"pushrelay/store"
 	"pushrelay/store/disk"
+	"pushrelay/store/memory"
 	"pushrelay/store/storetest"
 )
 
@@ -32,7 +33,25 @@ func factory() storetest.Factory {
 			require.NoError(t, old.Close())
 			return open(t, old.(*kept).dir, s, clock)
 		},
+		Fail: func(t testing.TB, st store.RoutingStore, away bool) {
+			t.Helper()
+			if away {
+				require.NoError(t, st.(*kept).FailAt(disk.BeforeCommit))
+			} else {
+				require.NoError(t, st.(*kept).FailAt(0))
+			}
+		},
 	}
 }
 
 func TestContract(t *testing.T) { storetest.Run(t, factory()) }
+
+func TestModel(t *testing.T) { storetest.RunModel(t, factory()) }
+
+func TestBesideMemory(t *testing.T) {
+	storetest.RunPair(t, storetest.Factory{
+		Open: func(_ testing.TB, s store.Settings, clock *storetest.Clock) store.RoutingStore {
+			return memory.New(memory.Options{Settings: s, Clock: clock.Now})
+		},
+	}, factory())
+}

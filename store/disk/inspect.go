@@ -1,15 +1,18 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"os"
-	"path/filepath"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
 
 	"pushrelay/store"
+	"pushrelay/store/memory"
 )
 
 // Report is what is in a store that is stopped.
@@ -18,131 +21,110 @@ type Report struct {
 	Format     uint64
 	Epoch      string
 	Bytes      int64 // of the file
-	Free       int64 // of those, bytes that hold nothing and are used again
+	Free       int64 // of those, bytes that nothing uses now and that are used again
+	Commits    uint64
+	Written    time.Time // the last commit; zero when there was none
 	Jobs       map[store.State]int
-	Notices    int // dropped jobs whose site wasn't told yet
+	Notices    int // dropped jobs of which the site wasn't told yet
 	Tombstones int
-	Unreadable int // records that this build can't read
-	Sites      []SiteReport
-	Oldest     time.Time // enqueueing of the oldest job that isn't a notice or a tombstone; zero when there is none
-	Written    time.Time // last commit; zero when there was none
+	Envelopes  int64        // bytes
+	Oldest     time.Time    // enqueueing of the oldest job; notices and tombstones don't count. Zero when there is none
+	Unreadable int          // records that this build can't read
+	Sites      []SiteReport // by name
 }
 
-// SiteReport is what a site has in it. Bytes are those of its envelopes.
+// SiteReport is what a site has in a store.
 type SiteReport struct {
-	Site    string
-	Jobs    int
-	Bytes   int64
-	Records int // tombstones and notices included
-	Oldest  time.Time
+	Site       string
+	Jobs       map[store.State]int
+	Notices    int
+	Tombstones int
+	Envelopes  int64 // bytes
+	Oldest     time.Time
 }
 
-// Compacted is a file's size before and after Compact.
-type Compacted struct{ Before, After int64 }
+// Inspect tells what is in the store of a folder and changes nothing. The store must be stopped; errors are Open's.
+func Inspect(ctx context.Context, dir string) (rep Report, err error) {
+	path, held, err := holdDir(ctx, dir)
+	rep.Path = path
+	if err != nil {
+		return rep, err
+	}
+	defer func() { err = errors.Join(err, unlock(held)) }()
+	info, err := os.Stat(path)
+	if err != nil {
+		return rep, err
+	}
+	v, err := verify(path)
+	if err != nil {
+		return rep, err
+	}
+	rep.Bytes, rep.Free = info.Size(), info.Size()-v.used
+	db, err := openFile(path, true)
+	if err != nil {
+		return rep, err
+	}
+	err = guard(func() error { return db.View(rep.read) })
+	return rep, errors.Join(err, db.Close())
+}
 
-// Inspect reads the store in a folder without changing it. Errors are those of Open; a running store is locked.
-func Inspect(ctx context.Context, dir string) (Report, error) {
-	path := filepath.Join(dir, fileName)
-	rep := Report{Path: path, Jobs: map[store.State]int{}}
-	if err := exists(path); err != nil {
-		return rep, err
-	}
-	held, err := lock(ctx, dir)
+func (rep *Report) read(tx *bbolt.Tx) error {
+	meta := tx.Bucket([]byte(metaBucket))
+	rep.Format, _ = binary.Uvarint(meta.Get([]byte(formatKey)))
+	rep.Epoch = string(meta.Get([]byte(epochKey)))
+	st, err := readState(tx)
 	if err != nil {
-		return rep, err
+		return &ForeignError{Path: rep.Path, Reason: "its state can't be read"}
 	}
-	defer held.Close()
-	db, err := openFile(path)
-	if err != nil {
-		return rep, err
+	rep.Commits = st.commits
+	if st.at != 0 {
+		rep.Written = time.Unix(0, st.at).UTC()
 	}
-	defer db.Close()
+	all := SiteReport{Jobs: map[store.State]int{}}
 	sites := map[string]*SiteReport{}
-	err = db.View(func(tx *bbolt.Tx) error {
-		meta := tx.Bucket([]byte(metaBucket))
-		rep.Format, _ = binary.Uvarint(meta.Get([]byte(formatKey)))
-		rep.Epoch = string(meta.Get([]byte(epochKey)))
-		rep.Bytes = tx.Size()
-		return tx.Bucket([]byte(jobBucket)).ForEach(func(k, v []byte) error {
-			r, payload, result, err := decodeRecord(binary.BigEndian.Uint64(k), v)
-			if err != nil {
-				rep.Unreadable++
-				return nil
-			}
-			s := sites[r.Key.Site]
-			if s == nil {
-				s = &SiteReport{Site: r.Key.Site}
-				sites[r.Key.Site] = s
-			}
-			s.Records++
-			s.Bytes += int64(payload + result)
-			switch at := time.Unix(0, r.EnqueuedAt).UTC(); {
-			case r.Collected:
-				rep.Tombstones++
-			case r.Dropped != "":
-				rep.Notices++
-			default:
-				s.Jobs++
-				rep.Jobs[r.State]++
-				if s.Oldest.IsZero() || at.Before(s.Oldest) {
-					s.Oldest = at
-				}
-				if rep.Oldest.IsZero() || at.Before(rep.Oldest) {
-					rep.Oldest = at
-				}
-			}
+	known := newSharer()
+	err = tx.Bucket([]byte(jobBucket)).ForEach(func(k, v []byte) error {
+		if len(k) != 8 {
+			rep.Unreadable++
 			return nil
-		})
+		}
+		r, err := decodeRecord(binary.BigEndian.Uint64(k), v, known)
+		if err != nil {
+			rep.Unreadable++
+			return nil
+		}
+		s := sites[r.Key.Site]
+		if s == nil {
+			s = &SiteReport{Site: r.Key.Site, Jobs: map[store.State]int{}}
+			sites[r.Key.Site] = s
+		}
+		s.count(&r)
+		all.count(&r)
+		return nil
 	})
+	rep.Jobs, rep.Notices, rep.Tombstones, rep.Envelopes, rep.Oldest = all.Jobs, all.Notices, all.Tombstones, all.Envelopes, all.Oldest
 	for _, s := range sites {
 		rep.Sites = append(rep.Sites, *s)
 	}
-	return rep, err
+	slices.SortFunc(rep.Sites, func(a, b SiteReport) int { return cmp.Compare(a.Site, b.Site) })
+	return err
 }
 
-// Compact writes the store in a folder anew without the room that nothing uses. The old file stands until the new one is whole.
-func Compact(ctx context.Context, dir string) (Compacted, error) {
-	path := filepath.Join(dir, fileName)
-	info, err := os.Stat(path)
-	if err != nil {
-		return Compacted{}, err
+func (s *SiteReport) count(r *memory.Record) {
+	for _, e := range []*memory.Sealed{r.Payload, r.Result} {
+		if e != nil {
+			s.Envelopes += e.Bytes
+		}
 	}
-	held, err := lock(ctx, dir)
-	if err != nil {
-		return Compacted{}, err
+	switch at := time.Unix(0, r.EnqueuedAt).UTC(); {
+	case r.Collected:
+		s.Tombstones++
+	case r.Dropped != "":
+		s.Notices++
+	default:
+		s.Jobs[r.State]++
+		if s.Oldest.IsZero() || at.Before(s.Oldest) {
+			s.Oldest = at
+		}
 	}
-	defer held.Close()
-	db, err := openFile(path)
-	if err != nil {
-		return Compacted{}, err
-	}
-	defer db.Close()
-	fresh := path + ".compact"
-	if err := os.Remove(fresh); err != nil && !os.IsNotExist(err) {
-		return Compacted{}, err
-	}
-	to, err := bbolt.Open(fresh, 0o600, &bbolt.Options{Timeout: time.Second, NoFreelistSync: true})
-	if err != nil {
-		return Compacted{}, err
-	}
-	if err := bbolt.Compact(to, db, 1<<20); err != nil {
-		_ = to.Close()
-		return Compacted{}, err
-	}
-	if err := to.Close(); err != nil {
-		return Compacted{}, err
-	}
-	after, err := os.Stat(fresh)
-	if err != nil {
-		return Compacted{}, err
-	}
-	if err := os.Rename(fresh, path); err != nil {
-		return Compacted{}, err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return Compacted{}, err
-	}
-	defer d.Close()
-	return Compacted{Before: info.Size(), After: after.Size()}, d.Sync()
 }

@@ -56,3 +56,6 @@ func lock(ctx context.Context, dir string) (*os.File, error) {
 	}
 	return f, nil
 }
+
+// unlock gives the folder back. The file stays: whoever waits for it has it open.
+func unlock(f *os.File) error { return errors.Join(f.Truncate(0), f.Close()) }

@@ -45,9 +45,6 @@ func longer(end, now int64, closed time.Duration, whole int64) int64 {
 	return max(end+max(int64(closed), whole), now+whole)
 }
 
-// Kept answers what is to be kept beside records and streaks.
-func (m *Machine) Kept() Kept { return Kept{Seq: m.seq, Number: m.number} }
-
 // Adopt takes over who is there from a machine that isn't used any more.
 func (m *Machine) Adopt(old *Machine) {
 	m.parties, m.online, m.number = old.parties, old.online, max(m.number, old.number)
@@ -61,3 +58,7 @@ func (m *Machine) Adopt(old *Machine) {
 	m.seen = old.seen
 	m.sightings = old.sightings
 }
+
+// Seq and Number answer the highest number of a job and of a session so far.
+func (m *Machine) Seq() uint64    { return m.seq }
+func (m *Machine) Number() uint64 { return m.number }

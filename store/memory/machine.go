@@ -136,7 +136,8 @@ func (q *queue) form(s *wire.Stub) *Form {
 // runner is what a runner holds and which queues it must wait for. It lives as long as there is any of that.
 type runner struct {
 	held    chain
-	known   []known // routes of its last claims
+	known   []known              // routes of its last claims
+	last    *wire.PublicIdentity // of its last claim's device, so that its grants share one
 	streaks map[store.Queue]*list.Element
 }
 
@@ -214,6 +215,19 @@ func (m *Machine) runner(id string) *runner {
 		m.runners[id] = r
 	}
 	return r
+}
+
+// identity answers the identity of a claim's device for its grants; nil for none.
+func (m *Machine) identity(c *store.Claim) *wire.PublicIdentity {
+	if c.Identity == (wire.PublicIdentity{}) {
+		return nil
+	}
+	r := m.runner(c.Runner)
+	if r.last == nil || *r.last != c.Identity {
+		id := c.Identity
+		r.last = &id
+	}
+	return r.last
 }
 
 // tidyRunner frees the record of a runner that holds nothing and waits for nothing.

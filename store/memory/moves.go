@@ -33,7 +33,7 @@ func (m *Machine) offerTo(j *job, c *store.Claim) {
 	m.leave(j)
 	j.Served = m.nextStamp()
 	m.hold(j, Grant{
-		Lease: m.ids.next(), Runner: c.Runner, Owner: c.Owner, Device: c.Device, Number: c.Number, Offered: true,
+		Lease: m.ids.next(), Runner: c.Runner, Owner: c.Owner, Device: c.Device, Identity: m.identity(c), Number: c.Number, Offered: true,
 		LeaseFor: int64(c.LeaseFor), Lapse: m.now + int64(c.LeaseFor), Window: m.now + int64(c.OfferFor),
 	})
 	j.State, j.Since = store.AwaitingPayload, m.now
@@ -170,7 +170,7 @@ func (m *Machine) collect(j *job) {
 	if j.Dropped == "" {
 		m.retire(j)
 	}
-	j.Collected = true
+	j.Collected, j.Identity = true, nil
 	j.KeepUntil = m.between(j.Deadline, store.TombstoneMin, store.TombstoneMax)
 	m.enter(j)
 	m.tellGrant(j, store.EventCollected, "")

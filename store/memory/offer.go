@@ -207,6 +207,7 @@ func (j *job) offered() store.Offered {
 		return o
 	}
 	o.Runner, o.RunnerOwner, o.Device, o.LeaseEnds = j.Runner, j.Owner, j.Device, moment(j.Lapse)
+	o.Identity = j.identity()
 	if j.State == store.Done {
 		o.Disposition, o.Bytes = j.Disposition, j.offer.bytes
 	} else {

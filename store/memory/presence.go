@@ -47,6 +47,12 @@ func (m *Machine) Attach(who store.Party, id string, span time.Duration) uint64 
 	return s.number
 }
 
+// Attached reports whether the session is there.
+func (m *Machine) Attached(who store.Party, id string) bool {
+	p := m.parties[who]
+	return p != nil && p.sessions[id] != nil
+}
+
 // Detach is Presence's.
 func (m *Machine) Detach(who store.Party, id string) {
 	if p := m.parties[who]; p != nil && p.sessions[id] != nil {

@@ -65,10 +65,11 @@ type Grant struct {
 	Runner   string
 	Owner    string // the device's
 	Device   string
-	Number   uint64 // session that was offered it
-	Offered  bool   // not accepted yet
-	Sealed   bool   // took a payload once
-	Widened  bool   // its site said sealing
+	Identity *wire.PublicIdentity // the device's; shared, never changed. nil: none
+	Number   uint64               // session that was offered it
+	Offered  bool                 // not accepted yet
+	Sealed   bool                 // took a payload once
+	Widened  bool                 // its site said sealing
 	Takes    int
 	LeaseFor int64
 	Lapse    int64 // end of the lease
@@ -81,6 +82,7 @@ type Sealed struct {
 	wire.Envelope
 	Seq   uint64 // of its job
 	Bytes int64  // of the text
+	Sum   uint32 // of the text, for a medium
 }
 
 // size answers an envelope's bytes; 0 for none.
@@ -150,7 +152,7 @@ func (j *job) view() store.Job {
 		Runner: j.Runner, RunnerOwner: j.Owner, Device: j.Device,
 		EnqueuedAt: moment(j.EnqueuedAt), Since: moment(j.Since), Deadline: moment(j.Deadline),
 		LeaseEnds: moment(j.Lapse), Waits: j.Waits, Lapses: j.Lapses, Takes: j.Takes,
-		Payload: j.Payload.size(), Result: j.Result.size(), Disposition: j.Disposition, Collected: j.Collected,
+		Identity: j.identity(), Payload: j.Payload.size(), Result: j.Result.size(), Disposition: j.Disposition, Collected: j.Collected,
 	}
 	if !j.Offered && !j.finished() {
 		v.WindowEnds = moment(j.Window)
@@ -159,6 +161,14 @@ func (j *job) view() store.Job {
 		v.Lease = j.Lease
 	}
 	return v
+}
+
+// identity answers the identity of the grant's device.
+func (g *Grant) identity() wire.PublicIdentity {
+	if g.Identity == nil {
+		return wire.PublicIdentity{}
+	}
+	return *g.Identity
 }
 
 // moment answers a time of nanoseconds, in UTC; the zero time for 0.

@@ -112,6 +112,17 @@ func (w *watcher) swap() ([]store.Event, error) {
 	return out, nil
 }
 
+// resync takes the place of what waits.
+func (w *watcher) resync() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.lost = true
+		w.buf = []store.Event{{Type: store.EventResync}}
+		w.wake()
+	}
+}
+
 // end closes the watcher from the store's side.
 func (w *watcher) end() {
 	w.mu.Lock()

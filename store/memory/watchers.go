@@ -47,6 +47,15 @@ func (ws *Watchers) Publish(events []store.Event) {
 	}
 }
 
+// Resync tells all watchers that events were missed.
+func (ws *Watchers) Resync() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for w := range ws.all {
+		w.resync()
+	}
+}
+
 // Close ends all watchers.
 func (ws *Watchers) Close() {
 	ws.mu.Lock()

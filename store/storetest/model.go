@@ -25,6 +25,7 @@ type model struct {
 type mjob struct {
 	store.Job   // as a read shows it; WindowEnds is the offer's end while Offered
 	seq         int
+	served      int // turn of its last grant
 	queue       store.Queue
 	dropped     store.Why
 	keep        time.Time // of a done one
@@ -192,6 +193,7 @@ func (m *model) end(j *mjob, why store.Why) {
 func (m *model) forget(j *mjob) {
 	j.State, j.Since, j.Offered = store.Queued, m.now, false
 	j.Lease, j.Runner, j.RunnerOwner, j.Device, j.number = "", "", "", "", 0
+	j.Identity = wire.PublicIdentity{}
 	j.WindowEnds, j.LeaseEnds, j.Takes = time.Time{}, time.Time{}, 0
 	j.payload, j.widened, j.sealed, j.uncertainly, j.offer = wire.Envelope{}, false, false, false, moffer{}
 }

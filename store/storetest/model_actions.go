@@ -26,7 +26,18 @@ func (w *world) actions() map[string]func(*rapid.T) {
 	if w.clock {
 		all["wait"], all["pass"], all["pass more"] = w.wait, w.pass, w.pass
 	}
+	if w.each(func(f Factory) bool { return f.Reopen != nil }) && w.clock {
+		all["reopen"] = w.reopen
+	}
+	if !w.each(func(f Factory) bool { return f.Fail == nil }) {
+		all["fail"] = w.fail
+	}
 	return all
+}
+
+// each reports whether something holds for all stores of the run.
+func (w *world) each(holds func(Factory) bool) bool {
+	return !slices.ContainsFunc(w.subs, func(s *subject) bool { return !holds(s.rig.f) })
 }
 
 // someJob draws a job that was published lately, or one that never was.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pushrelay/store"
+	"pushrelay/wire"
 )
 
 // check compares all that can be read with the model, and holds the invariants.
@@ -53,6 +54,7 @@ func (s *subject) sameJob(want *mjob, got store.Job) store.Job {
 	}
 	if w.Collected {
 		w.Stub, w.Since, w.EnqueuedAt, w.RunnerOwner, w.Device = got.Stub, got.Since, got.EnqueuedAt, got.RunnerOwner, got.Device
+		w.Identity = wire.PublicIdentity{}
 	}
 	if s.m.still() {
 		w.WindowEnds, w.LeaseEnds, w.EnqueuedAt, w.Since, w.Deadline = got.WindowEnds, got.LeaseEnds, got.EnqueuedAt, got.Since, got.Deadline

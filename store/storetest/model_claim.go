@@ -117,8 +117,8 @@ func (m *model) grant(j *mjob, c *store.Claim, lease string) {
 	m.stamp++
 	*m.turn(store.Route{Site: j.Site}) = mturn{m.stamp, true}
 	*m.turn(j.queue.Route) = mturn{m.stamp, true}
-	j.State, j.Since = store.AwaitingPayload, m.now
-	j.Lease, j.Runner, j.RunnerOwner, j.Device, j.number = lease, c.Runner, c.Owner, c.Device, c.Number
+	j.State, j.Since, j.served = store.AwaitingPayload, m.now, m.stamp
+	j.Lease, j.Runner, j.RunnerOwner, j.Device, j.Identity, j.number = lease, c.Runner, c.Owner, c.Device, c.Identity, c.Number
 	j.LeaseEnds = m.now.Add(c.LeaseFor)
 	j.Offered, j.WindowEnds = true, m.now.Add(c.OfferFor)
 	m.tellGrant(j, store.EventOffered, "")

@@ -130,7 +130,7 @@ func (m *model) sameOffer(j *mjob, what store.OfferKind, o store.Offered) string
 			return "a notice's id changed or is empty"
 		}
 	default:
-		want.Runner, want.RunnerOwner, want.Device = j.Runner, j.RunnerOwner, j.Device
+		want.Runner, want.RunnerOwner, want.Device, want.Identity = j.Runner, j.RunnerOwner, j.Device, j.Identity
 		if o.Grant.LeaseID != j.Lease {
 			return "an offer of another grant"
 		}

@@ -22,6 +22,7 @@ const modelReach = 30 * time.Hour // after which every deadline of the model's j
 
 // subject is a store with its model, and what the operations called so far gave them to speak of.
 type subject struct {
+	t         testing.TB
 	rig       *rig
 	m         *model
 	tap       *tap
@@ -85,7 +86,7 @@ func run(t *testing.T, rt *rapid.T, fs ...Factory) *world {
 	for _, f := range fs {
 		f.Gaps.NoClock = !w.clock
 		s := newSubject(t, rt, f, set)
-		defer func() { _ = s.rig.st.Close() }()
+		defer func() { _ = s.rig.st.Close() }() // the one that is open then
 		w.subs = append(w.subs, s)
 	}
 	rt.Repeat(w.actions())
@@ -100,7 +101,7 @@ func run(t *testing.T, rt *rapid.T, fs ...Factory) *world {
 func newSubject(t testing.TB, rt *rapid.T, f Factory, set store.Settings) *subject {
 	r := &rig{Assertions: require.New(rt), t: quiet{rt: rt}, ctx: context.Background(), f: f, set: set, clock: NewClock()}
 	r.st = f.Open(t, set, r.clock)
-	s := &subject{rig: r, published: map[store.Key]bool{}, before: map[store.Key]store.Job{}}
+	s := &subject{t: t, rig: r, published: map[store.Key]bool{}, before: map[store.Key]store.Job{}}
 	now := r.now()
 	if f.Gaps.NoClock {
 		now = time.Time{}

@@ -19,7 +19,7 @@ var offerClauses = []clause{
 		r.WithinRange(o.OfferEnds, r.now().Add(span-time.Minute), r.now().Add(span))
 		o.OfferEnds = time.Time{}
 		r.Equal(store.Offered{
-			Grant: g, Owner: ann, Runner: r1, RunnerOwner: ann, Device: device(r1), Attempt: 1,
+			Grant: g, Owner: ann, Runner: r1, RunnerOwner: ann, Device: device(r1), Identity: identity(r1), Attempt: 1,
 			WindowEnds: j.WindowEnds, LeaseEnds: j.LeaseEnds,
 		}, o)
 	}},
@@ -36,6 +36,26 @@ var offerClauses = []clause{
 		r.Equal(wire.DispositionError, o.Disposition)
 		r.EqualValues(5, o.Bytes)
 		r.Equal(1, o.Attempt)
+	}},
+	{"a result keeps its device's identity as it was at the claim, until it is collected", store.Settings{}, func(r *rig) {
+		old, now := identity(r1), identity(r1)
+		now.Encryption = "another"
+		r.enqueue(siteA, "old")
+		g := r.grant(r1)
+		r.enqueue(siteA, "new")
+		r.grant(r1, func(c *store.Claim) { c.Identity = now })
+		r.complete(r1, g)
+		r.complete(r1, wire.Grant{JobID: "new", LeaseID: r.job(siteA, "new").Lease})
+		for _, o := range r.offerTo(siteA, "s", store.OfferResults) {
+			want := map[string]wire.PublicIdentity{"old": old, "new": now}[o.Grant.JobID]
+			r.Equal(want, o.Identity)
+			r.Equal(want, r.job(siteA, o.Grant.JobID).Identity)
+		}
+		r.collect(siteA, g)
+		r.Zero(r.job(siteA, "old").Identity)
+		r.enqueue(siteA, "queued")
+		r.release(r1, wire.ReleaseShutdown, 0, r.grant(r1))
+		r.Zero(r.job(siteA, "queued").Identity)
 	}},
 	{"notices: a fresh id each, why and whose", store.Settings{}, func(r *rig) {
 		r.enqueueN(siteA, "j", 2)

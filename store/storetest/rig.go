@@ -117,7 +117,7 @@ func routes(owner string, sites ...string) []store.Route {
 // ask answers a polled claim of one job of ann's at either site, accepted at once.
 func ask(runner string, change ...func(*store.Claim)) store.Claim {
 	c := store.Claim{
-		Runner: runner, Owner: ann, Device: device(runner), Dialect: wire.Dialect0, Routes: routes(ann, siteA, siteB),
+		Runner: runner, Owner: ann, Device: device(runner), Identity: identity(runner), Dialect: wire.Dialect0, Routes: routes(ann, siteA, siteB),
 		Kinds: []string{chat, gen}, Max: 1, Slots: 64, LeaseFor: lease,
 	}
 	for _, f := range change {
@@ -127,6 +127,10 @@ func ask(runner string, change ...func(*store.Claim)) store.Claim {
 }
 
 func device(runner string) string { return "BYOLLM-" + runner }
+
+func identity(runner string) wire.PublicIdentity {
+	return wire.PublicIdentity{Identity: "identity of " + runner, Encryption: "encryption of " + runner, EncryptionSig: "sig of " + runner}
+}
 
 func upTo(n int) func(*store.Claim)              { return func(c *store.Claim) { c.Max = n } }
 func slots(n int) func(*store.Claim)             { return func(c *store.Claim) { c.Slots = n } }

@@ -16,6 +16,9 @@ type Factory struct {
 	Gaps Gaps
 	// Reopen closes a kept store and opens it again from its medium; nil for stores that keep nothing.
 	Reopen func(t testing.TB, old store.RoutingStore, s store.Settings, clock *Clock) store.RoutingStore
+	// Fail takes a kept store's medium away, or gives it back: while it's away no change is committed, and the first call
+	// after it's back succeeds. nil for stores that keep nothing.
+	Fail func(t testing.TB, st store.RoutingStore, away bool)
 }
 
 // Gaps names what a store can't do. Each one leaves out the cases that need it, and those show as skipped.
@@ -68,6 +71,7 @@ func areas() []area {
 		{"Faults", faultClauses},
 		{"Race", raceClauses},
 		{"Reopen", reopenClauses},
+		{"Outage", outageClauses},
 	}
 }
 

@@ -1,0 +1,221 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"runtime/debug"
+
+	"go.etcd.io/bbolt"
+
+	"pushrelay/store"
+	"pushrelay/store/memory"
+)
+
+// step is a moment at which a test lets a commit fail.
+type step int
+
+const (
+	beforeCommit step = iota + 1 // nothing was written
+	afterCommit                  // all was written, and then it's told as failed
+)
+
+func (s *Store) fails(at step) error {
+	if s.fault == nil {
+		return nil
+	}
+	return s.fault(at)
+}
+
+// reserve is how many sessions' numbers one commit sets aside.
+const reserve = 1 << 20
+
+// commit writes what fill puts into a transaction, and the state. An error says that it isn't in the file, or, with
+// s.out.uncertain, that it may be.
+func (s *Store) commit(fill func(*bbolt.Tx) error) error {
+	if s.db == nil {
+		return errors.New("the file isn't open")
+	}
+	next := state{commits: s.commits + 1, seq: s.m.Seq(), ceiling: s.ceiling, at: s.clock().UnixNano()}
+	if next.ceiling < s.m.Number()+reserve/2 {
+		next.ceiling = s.m.Number() + reserve
+	}
+	err := guard(func() error { return s.write(fill, &next) })
+	for _, e := range s.fresh {
+		if err == nil {
+			e.Raw = nil // it is in the file
+		}
+	}
+	clear(s.fresh)
+	s.fresh, s.arena = s.fresh[:0], s.arena[:0]
+	if cap(s.arena) > 1<<20 {
+		s.arena = nil
+	}
+	if err == nil {
+		s.commits, s.ceiling = next.commits, next.ceiling
+	}
+	var p *panicError
+	s.out.dead = s.out.dead || errors.As(err, &p)
+	return err
+}
+
+func (s *Store) write(fill func(*bbolt.Tx) error, next *state) error {
+	tx, err := s.db.Begin(true)
+	if err != nil {
+		return err
+	}
+	err = fill(tx)
+	if err == nil {
+		err = tx.Bucket([]byte(metaBucket)).Put([]byte(stateKey), s.keep(next.append))
+	}
+	if err == nil {
+		err = s.fails(beforeCommit)
+	}
+	if err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	if err = tx.Commit(); err == nil {
+		err = s.fails(afterCommit)
+	}
+	if err != nil {
+		s.out.uncertain = s.out.uncertain || !s.stands()
+	}
+	return err
+}
+
+// stands reports whether the file certainly has the state of the last commit that was told as done.
+func (s *Store) stands() bool {
+	var was state
+	err := s.db.View(func(tx *bbolt.Tx) (err error) {
+		was, err = readState(tx)
+		return err
+	})
+	return err == nil && was.commits == s.commits
+}
+
+// fill puts what the group changed into a transaction.
+func (s *Store) fill(tx *bbolt.Tx) error {
+	jobs, envelopes := tx.Bucket([]byte(jobBucket)), tx.Bucket([]byte(envelopeBucket))
+	err := s.m.EachChange(func(c memory.Change) error {
+		if err := s.putRecord(jobs, c); err != nil {
+			return err
+		}
+		var was, is [2]*memory.Sealed
+		if c.Was != nil {
+			was = [2]*memory.Sealed{c.Was.Payload, c.Was.Result}
+		}
+		if c.Is != nil {
+			is = [2]*memory.Sealed{c.Is.Payload, c.Is.Result}
+		}
+		for kind := range is {
+			if was[kind] == is[kind] {
+				continue
+			}
+			if err := deleteText(envelopes, c.Seq, byte(kind), was[kind]); err != nil {
+				return err
+			}
+			if err := putText(envelopes, c.Seq, byte(kind), is[kind]); err != nil {
+				return err
+			}
+			if is[kind] != nil {
+				s.fresh = append(s.fresh, is[kind])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.m.EachStreakChange(func(c memory.StreakChange) error { return s.putStreak(tx.Bucket([]byte(streakBucket)), c) })
+}
+
+func (s *Store) putRecord(jobs *bbolt.Bucket, c memory.Change) error {
+	if c.Is == nil {
+		return jobs.Delete(seqKey(c.Seq))
+	}
+	for _, e := range []*memory.Sealed{c.Is.Payload, c.Is.Result} {
+		if e != nil && e.Raw != nil {
+			e.Sum = crc32.Checksum(e.Raw, castagnoli)
+		}
+	}
+	return jobs.Put(seqKey(c.Seq), s.keep(func(b []byte) []byte { return appendRecord(b, c.Is) }))
+}
+
+func (s *Store) putStreak(streaks *bbolt.Bucket, c memory.StreakChange) error {
+	key := appendStreakKey(nil, c.Runner, c.Queue)
+	if c.Is == nil {
+		return streaks.Delete(key)
+	}
+	return streaks.Put(key, s.keep(func(b []byte) []byte { return appendStreak(b, c.Is) }))
+}
+
+// keep answers a value in the arena, where it stays until the commit is over.
+func (s *Store) keep(encode func([]byte) []byte) []byte {
+	from := len(s.arena)
+	s.arena = encode(s.arena)
+	return s.arena[from:len(s.arena):len(s.arena)]
+}
+
+// number answers a session's number; store.ErrUnavailable when none may be given until one more commit succeeds.
+func (s *Store) number(m *memory.Machine, p store.Party, session string) error {
+	if m.Number() < s.ceiling || m.Attached(p, session) {
+		return nil
+	}
+	if s.out.err != nil && !s.retry() {
+		return store.ErrUnavailable
+	}
+	if err := s.commit(func(*bbolt.Tx) error { return nil }); err != nil {
+		s.failed(err)
+		return store.ErrUnavailable
+	}
+	if s.out.err != nil {
+		s.recovered()
+	}
+	return nil
+}
+
+// reopen reads the file again after a commit of which nobody knows whether it happened: what the file holds is the truth,
+// once a commit on top of it succeeded.
+func (s *Store) reopen() error {
+	if s.db != nil {
+		if err := s.db.Close(); err != nil {
+			return err
+		}
+		s.db = nil
+	}
+	db, err := openFile(s.path, false)
+	if err != nil {
+		return err
+	}
+	s.db = db
+	l, err := s.load(db)
+	if err != nil {
+		return err
+	}
+	old, commits, ceiling := s.m, s.commits, s.ceiling
+	l.m.Adopt(s.m)
+	s.m, s.commits, s.ceiling = l.m, l.state.commits, max(s.ceiling, l.state.ceiling)
+	if err := s.commit(func(*bbolt.Tx) error { return nil }); err != nil {
+		s.m, s.commits, s.ceiling = old, commits, ceiling
+		return err
+	}
+	s.out.uncertain = false
+	s.watchers.Resync()
+	return nil
+}
+
+// panicError is a panic of the database, or a fault of the file's mapping: a disk that can't be read, a file that was cut.
+type panicError struct{ value any }
+
+func (e *panicError) Error() string { return fmt.Sprintf("the database failed: %v", e.value) }
+
+// guard turns a panic into an error.
+func guard(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{p}
+		}
+	}()
+	return f()
+}

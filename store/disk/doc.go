@@ -1,0 +1,35 @@
+// Package disk is the store that keeps, and the default: the state machine of store/memory with every change committed
+// to one bbolt file before its call returns (design, section 3 and rule 10).
+//
+// # Promises
+//
+// What a call answered is in the file, through a kill -9 and a power cut. What isn't committed is seen by nobody: no answer,
+// no read, no event. A commit that fails is undone whole, and its callers get store.ErrUnavailable, which may be repeated;
+// when even the operating system can't say whether it failed, the file is read again and what it holds is the truth, so
+// that such a call may turn out to have happened. While the medium is out, reads, presence and offers go on from what was
+// committed last, changes are refused, Err says why, and a try every quarter of a second finds that the medium is back.
+//
+// Presence, sightings and offers aren't kept. Session numbers go on above all earlier ones, sequence numbers and the epoch
+// as they were. When a store opens, what was granted gets the time that the store was closed, at least one lease, as grace.
+//
+// # One goroutine
+//
+// The committer is the only one that has the machine and writes the file. Callers queue operations and wait. Round by
+// round it takes all that wait: first those that change nothing that is kept, which see the committed state and are
+// answered at once, then a group of the others, bounded in number and bytes. It runs the group on the machine, writes the
+// records that changed in one transaction, commits, publishes the events and answers. While it commits, the next group
+// gathers. A caller whose context ends before its operation ran is answered with the context's error; one that ran waits.
+//
+// # What a commit holds
+//
+// In the bucket of jobs each record that changed, under its sequence number, so that neighbours share pages; in the bucket of
+// envelopes the text of new ones, in chunks, while that of collected, expired and replaced ones goes; the refusal streaks that
+// changed; and one entry with the numbers to go on from and the time. A record that came and went within the group is not
+// written. Envelopes' text leaves memory with its commit: the machine keeps the header and the size. A caller that wants one
+// gets a read transaction which the committer began before anything later could delete it, and copies from it.
+//
+// # Order of locks
+//
+// queue.mu is a leaf. Watchers' are taken by the committer alone, see store/memory. No lock is held while the file is
+// written or read.
+package disk

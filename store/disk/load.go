@@ -1,0 +1,73 @@
+package disk
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"pushrelay/store/memory"
+)
+
+// loaded is what a file holds.
+type loaded struct {
+	m     *memory.Machine
+	epoch string
+	state state
+}
+
+var errTwice = errors.New("another record has its key or its lease")
+
+// load makes a machine of what a file holds. What can't be read is left out and told of.
+func (s *Store) load(db *bbolt.DB) (*loaded, error) {
+	now := s.clock()
+	l := &loaded{m: memory.NewMachine(s.set, now)}
+	err := guard(func() error { return db.View(func(tx *bbolt.Tx) error { return s.read(tx, l, now) }) })
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (s *Store) read(tx *bbolt.Tx, l *loaded, now time.Time) (err error) {
+	l.epoch = string(tx.Bucket([]byte(metaBucket)).Get([]byte(epochKey)))
+	if l.state, err = readState(tx); err != nil {
+		return &ForeignError{Path: s.path, Reason: "its state can't be read"}
+	}
+	known := newSharer()
+	last := uint64(0)
+	err = tx.Bucket([]byte(jobBucket)).ForEach(func(k, v []byte) error {
+		if len(k) != 8 {
+			s.observer.Unreadable(jobBucket, 0, errUnreadable)
+			return nil
+		}
+		last = binary.BigEndian.Uint64(k)
+		r, err := decodeRecord(last, v, known)
+		if err == nil && !l.m.Load(r) {
+			err = errTwice
+		}
+		if err != nil {
+			s.observer.Unreadable(jobBucket, last, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = tx.Bucket([]byte(streakBucket)).ForEach(func(k, v []byte) error {
+		streak, err := decodeStreak(k, v)
+		if err != nil {
+			s.observer.Unreadable(streakBucket, 0, err)
+			return nil
+		}
+		l.m.LoadStreak(streak)
+		return nil
+	})
+	closed := time.Duration(0)
+	if l.state.at != 0 {
+		closed = max(0, time.Duration(now.UnixNano()-l.state.at))
+	}
+	l.m.Loaded(memory.Kept{Seq: max(l.state.seq, last), Number: l.state.ceiling}, closed)
+	return err
+}

@@ -1,0 +1,126 @@
+package disk
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"pushrelay/store"
+	"pushrelay/store/memory"
+)
+
+// op is an operation that a caller waits for.
+type op struct {
+	run   func(*memory.Machine)
+	keeps bool  // it may change what is kept
+	bytes int   // of envelopes that it brings
+	want  *text // of an envelope that it answers, set by run
+	state atomic.Int32
+	done  chan error // holds one: nil when what run answered stands
+}
+
+// States of an op. Whoever moves it from waiting decides whether it runs.
+const (
+	waiting int32 = iota
+	taken
+	withdrawn
+)
+
+// queue is where operations wait for the committer.
+type queue struct {
+	wake chan struct{} // holds one when there is something to take
+
+	mu     sync.Mutex
+	ops    []*op // guarded by mu
+	closed bool  // guarded by mu
+}
+
+// add lets an operation wait; false when the store is closed.
+func (q *queue) add(o *op) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.ops = append(q.ops, o)
+	if len(q.ops) == 1 {
+		q.ring()
+	}
+	return true
+}
+
+func (q *queue) ring() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take appends all that wait, in their order; open says that more may come.
+func (q *queue) take(to []*op) (_ []*op, open bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	to = append(to, q.ops...)
+	clear(q.ops)
+	q.ops = q.ops[:0]
+	return to, !q.closed
+}
+
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.ring()
+}
+
+// wait lets an operation run and waits for its outcome: nil, store.ErrUnavailable, or the context's error when it ended
+// before the operation ran.
+func (s *Store) wait(ctx context.Context, o *op) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o.done, _ = s.answers.Get().(chan error)
+	defer s.answers.Put(o.done) // empty again: nobody answers an operation that was withdrawn
+	if !s.queue.add(o) {
+		return store.ErrUnavailable
+	}
+	select {
+	case err := <-o.done:
+		return err
+	case <-ctx.Done():
+	}
+	if o.state.CompareAndSwap(waiting, withdrawn) {
+		return ctx.Err()
+	}
+	return <-o.done
+}
+
+// do runs an operation that may change what is kept.
+func do[T any](ctx context.Context, s *Store, bytes int, f func(*memory.Machine) (T, error)) (T, error) {
+	return await(ctx, s, &op{keeps: true, bytes: bytes}, f)
+}
+
+// run is do for an operation that can't be refused and brings no envelope.
+func run[T any](ctx context.Context, s *Store, f func(*memory.Machine) T) (T, error) {
+	return await(ctx, s, &op{keeps: true}, func(m *memory.Machine) (T, error) { return f(m), nil })
+}
+
+// ask runs an operation that changes nothing that is kept: a question, presence, an offer.
+func ask[T any](ctx context.Context, s *Store, f func(*memory.Machine) (T, error)) (T, error) {
+	return await(ctx, s, &op{}, f)
+}
+
+// read is ask for an operation that can't be refused.
+func read[T any](ctx context.Context, s *Store, f func(*memory.Machine) T) (T, error) {
+	return await(ctx, s, &op{}, func(m *memory.Machine) (T, error) { return f(m), nil })
+}
+
+func await[T any](ctx context.Context, s *Store, o *op, f func(*memory.Machine) (T, error)) (T, error) {
+	var out, zero T
+	var refused error
+	o.run = func(m *memory.Machine) { out, refused = f(m) }
+	if err := s.wait(ctx, o); err != nil {
+		return zero, err
+	}
+	return out, refused
+}

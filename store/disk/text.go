@@ -1,0 +1,125 @@
+package disk
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+
+	"go.etcd.io/bbolt"
+
+	"pushrelay/store"
+	"pushrelay/store/memory"
+	"pushrelay/wire"
+)
+
+// Kinds of envelopes of a job.
+const (
+	payloadKind byte = iota
+	resultKind
+)
+
+// chunkBytes is how an envelope's text is cut. bbolt puts two to four values on a leaf however large they are, and
+// rewrites a leaf whole.
+const chunkBytes = 16 << 10
+
+// chunkKey is the place of a chunk: job, kind, number.
+func chunkKey(seq uint64, kind byte, chunk int) []byte {
+	b := make([]byte, 0, 11)
+	b = append(binary.BigEndian.AppendUint64(b, seq), kind)
+	return binary.BigEndian.AppendUint16(b, uint16(chunk))
+}
+
+func putText(b *bbolt.Bucket, seq uint64, kind byte, e *memory.Sealed) error {
+	if e == nil {
+		return nil
+	}
+	for i, raw := 0, e.Raw; len(raw) > 0; i++ {
+		n := min(len(raw), chunkBytes)
+		if err := b.Put(chunkKey(seq, kind, i), raw[:n]); err != nil {
+			return err
+		}
+		raw = raw[n:]
+	}
+	return nil
+}
+
+func deleteText(b *bbolt.Bucket, seq uint64, kind byte, e *memory.Sealed) error {
+	if e == nil {
+		return nil
+	}
+	for i := range int((e.Bytes + chunkBytes - 1) / chunkBytes) {
+		if err := b.Delete(chunkKey(seq, kind, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text is an envelope that a caller wants.
+type text struct {
+	memory.Sealed
+	kind byte
+	tx   *bbolt.Tx // sees the text when it isn't in memory
+}
+
+// lend gives whoever wants an envelope a view of the file as it is now.
+func (s *Store) lend(t *text) error {
+	if t.Raw != nil || t.Bytes == 0 {
+		return nil
+	}
+	if s.db == nil || s.out.dead {
+		return store.ErrUnavailable
+	}
+	tx, err := s.db.Begin(false)
+	if err != nil {
+		return store.ErrUnavailable
+	}
+	t.tx = tx
+	return nil
+}
+
+// fetch answers an envelope with its text. Reading takes no lock and waits for nobody.
+func fetch(ctx context.Context, s *Store, keeps bool, kind byte, f func(*memory.Machine) (*memory.Sealed, error)) (wire.Envelope, error) {
+	t := text{kind: kind}
+	_, err := await(ctx, s, &op{keeps: keeps, want: &t}, func(m *memory.Machine) (none, error) {
+		e, err := f(m)
+		if err == nil {
+			t.Sealed = *e
+		}
+		return none{}, err
+	})
+	if err == nil && t.tx != nil {
+		if err = t.read(); err != nil {
+			s.observer.Unreadable(envelopeBucket, t.Seq, err)
+			err = store.ErrUnavailable
+		}
+	}
+	if err != nil {
+		return wire.Envelope{}, err
+	}
+	return t.Envelope, nil
+}
+
+var errText = errors.New("its text isn't what was written")
+
+// read copies the text.
+func (t *text) read() error {
+	return guard(func() error {
+		defer func() { _ = t.tx.Rollback() }()
+		raw := make([]byte, 0, t.Bytes)
+		c := t.tx.Bucket([]byte(envelopeBucket)).Cursor()
+		prefix := chunkKey(t.Seq, t.kind, 0)[:9]
+		for k, v := c.Seek(prefix); len(k) == len(prefix)+2 && string(k[:len(prefix)]) == string(prefix); k, v = c.Next() {
+			if int64(len(raw)+len(v)) > t.Bytes {
+				return errText
+			}
+			raw = append(raw, v...)
+		}
+		if int64(len(raw)) != t.Bytes || crc32.Checksum(raw, castagnoli) != t.Sum {
+			return errText
+		}
+		t.Raw = raw
+		return nil
+	})
+}
