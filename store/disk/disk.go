@@ -29,9 +29,9 @@ type Observer interface {
 	Failed(err error)
 	// Recovered is told when commits succeed again, with how long they didn't.
 	Recovered(after time.Duration)
-	// Unreadable is told of each record, and each envelope that was asked for, that this build can't read. It is left
-	// where it is. What is told of names it: the bucket and the job's sequence number.
-	Unreadable(what string, seq uint64, err error)
+	// Unreadable is told of each record, and of each envelope that was asked for, that this build can't read, with the
+	// sequence number of its job; 0 for what isn't of one job. It is left where it is.
+	Unreadable(seq uint64, err error)
 }
 
 // Store is a RoutingStore in a folder. Open makes one.
@@ -158,6 +158,6 @@ func (s *Store) shut() {
 // nobody is told nothing.
 type nobody struct{}
 
-func (nobody) Failed(error)                     {}
-func (nobody) Recovered(time.Duration)          {}
-func (nobody) Unreadable(string, uint64, error) {}
+func (nobody) Failed(error)             {}
+func (nobody) Recovered(time.Duration)  {}
+func (nobody) Unreadable(uint64, error) {}

@@ -35,18 +35,17 @@ type Report struct {
 
 // SiteReport is what a site has in a store.
 type SiteReport struct {
-	Site       string
-	Jobs       map[store.State]int
-	Notices    int
-	Tombstones int
-	Envelopes  int64 // bytes
-	Oldest     time.Time
+	Site    string
+	Jobs    int   // notices and tombstones don't count
+	Records int   // they do
+	Bytes   int64 // of envelopes
+	Oldest  time.Time
 }
 
 // Inspect tells what is in the store of a folder and changes nothing. The store must be stopped; errors are Open's.
 func Inspect(ctx context.Context, dir string) (rep Report, err error) {
 	path, held, err := holdDir(ctx, dir)
-	rep.Path = path
+	rep.Path, rep.Jobs = path, map[store.State]int{}
 	if err != nil {
 		return rep, err
 	}
@@ -80,7 +79,6 @@ func (rep *Report) read(tx *bbolt.Tx) error {
 	if st.at != 0 {
 		rep.Written = time.Unix(0, st.at).UTC()
 	}
-	all := SiteReport{Jobs: map[store.State]int{}}
 	sites := map[string]*SiteReport{}
 	known := newSharer()
 	err = tx.Bucket([]byte(jobBucket)).ForEach(func(k, v []byte) error {
@@ -95,14 +93,12 @@ func (rep *Report) read(tx *bbolt.Tx) error {
 		}
 		s := sites[r.Key.Site]
 		if s == nil {
-			s = &SiteReport{Site: r.Key.Site, Jobs: map[store.State]int{}}
+			s = &SiteReport{Site: r.Key.Site}
 			sites[r.Key.Site] = s
 		}
-		s.count(&r)
-		all.count(&r)
+		rep.count(&r, s)
 		return nil
 	})
-	rep.Jobs, rep.Notices, rep.Tombstones, rep.Envelopes, rep.Oldest = all.Jobs, all.Notices, all.Tombstones, all.Envelopes, all.Oldest
 	for _, s := range sites {
 		rep.Sites = append(rep.Sites, *s)
 	}
@@ -110,21 +106,25 @@ func (rep *Report) read(tx *bbolt.Tx) error {
 	return err
 }
 
-func (s *SiteReport) count(r *memory.Record) {
+func (rep *Report) count(r *memory.Record, s *SiteReport) {
+	s.Records++
 	for _, e := range []*memory.Sealed{r.Payload, r.Result} {
 		if e != nil {
-			s.Envelopes += e.Bytes
+			s.Bytes += e.Bytes
 		}
 	}
 	switch at := time.Unix(0, r.EnqueuedAt).UTC(); {
 	case r.Collected:
-		s.Tombstones++
+		rep.Tombstones++
 	case r.Dropped != "":
-		s.Notices++
+		rep.Notices++
 	default:
-		s.Jobs[r.State]++
-		if s.Oldest.IsZero() || at.Before(s.Oldest) {
-			s.Oldest = at
+		s.Jobs++
+		rep.Jobs[r.State]++
+		for _, oldest := range []*time.Time{&s.Oldest, &rep.Oldest} {
+			if oldest.IsZero() || at.Before(*oldest) {
+				*oldest = at
+			}
 		}
 	}
 }

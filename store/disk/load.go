@@ -3,6 +3,7 @@ package disk
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -39,7 +40,7 @@ func (s *Store) read(tx *bbolt.Tx, l *loaded, now time.Time) (err error) {
 	last := uint64(0)
 	err = tx.Bucket([]byte(jobBucket)).ForEach(func(k, v []byte) error {
 		if len(k) != 8 {
-			s.observer.Unreadable(jobBucket, 0, errUnreadable)
+			s.observer.Unreadable(0, errUnreadable)
 			return nil
 		}
 		last = binary.BigEndian.Uint64(k)
@@ -48,7 +49,7 @@ func (s *Store) read(tx *bbolt.Tx, l *loaded, now time.Time) (err error) {
 			err = errTwice
 		}
 		if err != nil {
-			s.observer.Unreadable(jobBucket, last, err)
+			s.observer.Unreadable(last, err)
 		}
 		return nil
 	})
@@ -58,7 +59,7 @@ func (s *Store) read(tx *bbolt.Tx, l *loaded, now time.Time) (err error) {
 	err = tx.Bucket([]byte(streakBucket)).ForEach(func(k, v []byte) error {
 		streak, err := decodeStreak(k, v)
 		if err != nil {
-			s.observer.Unreadable(streakBucket, 0, err)
+			s.observer.Unreadable(0, fmt.Errorf("a refusal streak: %w", err))
 			return nil
 		}
 		l.m.LoadStreak(streak)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 
 	"go.etcd.io/bbolt"
@@ -91,7 +92,7 @@ func fetch(ctx context.Context, s *Store, keeps bool, kind byte, f func(*memory.
 	})
 	if err == nil && t.tx != nil {
 		if err = t.read(); err != nil {
-			s.observer.Unreadable(envelopeBucket, t.Seq, err)
+			s.observer.Unreadable(t.Seq, fmt.Errorf("an envelope: %w", err))
 			err = store.ErrUnavailable
 		}
 	}
