@@ -131,6 +131,7 @@ func (h *Hub) PollClaim(ctx context.Context, c session.Call, r *wire.ClaimReques
 func (h *Hub) newClaim(dev *projection.Device, c session.Call, r *wire.ClaimRequest) *daemon {
 	d := &daemon{
 		hub: h, held: &heldClaim{done: make(chan struct{})}, runner: dev.Runner, owner: dev.Owner, key: dev.Key, keyID: dev.KeyID,
+		public:  dev.Identity,
 		dialect: c.Dialect, asks: h.asksFor(c.Dialect), slots: r.Max, leases: map[string]*lease{},
 	}
 	d.canLocked(r.Capabilities) // nobody else has it yet

@@ -162,11 +162,6 @@ func (w *resultsWriter) more(ctx context.Context) (pieces [][]byte, err error) {
 
 // read appends what stands before a result's envelope, and answers that.
 func (w *resultsWriter) read(ctx context.Context, o *store.Offered, buf *[]byte) (env []byte, ok bool) {
-	dev, ok := w.hub.proj.Device(o.Device)
-	if !ok {
-		w.hub.unreadable("result", o.Grant)
-		return nil, false
-	}
 	e, err := w.hub.store.ResultEnvelope(ctx, w.site, o.Grant)
 	if err != nil {
 		w.hub.storeFailed(ctx, "result envelope", err)
@@ -174,7 +169,7 @@ func (w *resultsWriter) read(ctx context.Context, o *store.Offered, buf *[]byte)
 	}
 	*buf = wire.AppendResultJobHead(*buf, w.n == 0, wire.ResultJob{
 		JobID: o.Grant.JobID, LeaseID: o.Grant.LeaseID, Disposition: o.Disposition,
-		RunnerID: o.Runner, RunnerOwner: o.RunnerOwner, Device: dev.Identity,
+		RunnerID: o.Runner, RunnerOwner: o.RunnerOwner, Device: o.Identity,
 	})
 	w.n++
 	w.hub.obs.Count(CountResults, 1)
