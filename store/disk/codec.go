@@ -57,8 +57,9 @@ func flagsOf(r *memory.Record) (flags uint64) {
 	return flags
 }
 
-// appendRecord encodes all but the envelopes' text.
-func appendRecord(b []byte, r *memory.Record) []byte {
+// appendRecord encodes all but the envelopes' text. down is how long the store was closed so far: a lease counts the time
+// that it was open.
+func appendRecord(b []byte, r *memory.Record, down uint64) []byte {
 	from := len(b)
 	flags := flagsOf(r)
 	b = append(b, recordVersion, byte(r.State))
@@ -86,7 +87,7 @@ func appendRecord(b []byte, r *memory.Record) []byte {
 		b = appendLease(b, r.Lease)
 	}
 	if flags&flagGrant != 0 {
-		b = appendGrant(b, r)
+		b = binary.AppendUvarint(appendGrant(b, r), down)
 	}
 	for _, e := range []*memory.Sealed{r.Payload, r.Result} {
 		if e != nil {

@@ -36,7 +36,7 @@ func (s *Store) commit(fill func(*bbolt.Tx) error) error {
 	if s.db == nil {
 		return errors.New("the file isn't open")
 	}
-	next := state{commits: s.commits + 1, seq: s.m.Seq(), ceiling: s.ceiling, at: s.clock().UnixNano()}
+	next := state{commits: s.commits + 1, seq: s.m.Seq(), ceiling: s.ceiling, down: s.down, at: s.clock().UnixNano()}
 	if next.ceiling < s.m.Number()+reserve/2 {
 		next.ceiling = s.m.Number() + reserve
 	}
@@ -138,7 +138,7 @@ func (s *Store) putRecord(jobs *bbolt.Bucket, c memory.Change) error {
 			e.Sum = crc32.Checksum(e.Raw, castagnoli)
 		}
 	}
-	return jobs.Put(seqKey(c.Seq), s.keep(func(b []byte) []byte { return appendRecord(b, c.Is) }))
+	return jobs.Put(seqKey(c.Seq), s.keep(func(b []byte) []byte { return appendRecord(b, c.Is, s.down) }))
 }
 
 func (s *Store) putStreak(streaks *bbolt.Bucket, c memory.StreakChange) error {
@@ -192,11 +192,11 @@ func (s *Store) reopen() error {
 	if err != nil {
 		return err
 	}
-	old, commits, ceiling := s.m, s.commits, s.ceiling
+	old, commits, ceiling, down := s.m, s.commits, s.ceiling, s.down
 	l.m.Adopt(s.m)
-	s.m, s.commits, s.ceiling = l.m, l.state.commits, max(s.ceiling, l.state.ceiling)
+	s.m, s.commits, s.ceiling, s.down = l.m, l.state.commits, max(s.ceiling, l.state.ceiling), l.state.down
 	if err := s.commit(func(*bbolt.Tx) error { return nil }); err != nil {
-		s.m, s.commits, s.ceiling = old, commits, ceiling
+		s.m, s.commits, s.ceiling, s.down = old, commits, ceiling, down
 		return err
 	}
 	s.out.uncertain = false

@@ -12,8 +12,9 @@ import (
 	"pushrelay/wire"
 )
 
-// decodeRecord answers a record without its envelopes' text. It shares with others what known knows.
-func decodeRecord(seq uint64, b []byte, known *sharer) (r memory.Record, err error) {
+// decodeRecord answers a record without its envelopes' text. It shares with others what known knows. down is how long the
+// store was closed so far; what it was since the record was written is added to its grant.
+func decodeRecord(seq uint64, b []byte, known *sharer, down uint64) (r memory.Record, err error) {
 	if len(b) < 6 || b[0] != recordVersion {
 		return r, errUnreadable
 	}
@@ -45,6 +46,12 @@ func decodeRecord(seq uint64, b []byte, known *sharer) (r memory.Record, err err
 	if flags&flagGrant != 0 {
 		r.Offered, r.Sealed, r.Widened = flags&flagOffered != 0, flags&flagSealed != 0, flags&flagWidened != 0
 		in.grant(&r)
+		if was := in.uint(); was < down && r.State < store.Done {
+			r.Lapse += int64(down - was)
+			if r.Window != 0 && !r.Offered {
+				r.Window += int64(down - was)
+			}
+		}
 	}
 	if flags&flagPayload != 0 {
 		r.Payload = in.sealed(&r)

@@ -57,6 +57,7 @@ type Store struct {
 	db      *bbolt.DB // nil while the file can't be opened again
 	commits uint64    // of the last commit
 	ceiling uint64    // no session has a number above
+	down    uint64    // ns that the store was closed in all its life
 	events  []store.Event
 	fresh   []*memory.Sealed // of the commit that is made
 	arena   []byte           // values of that commit
@@ -114,7 +115,8 @@ func (s *Store) open() error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	s.db, s.m, s.epoch, s.commits, s.ceiling = db, l.m, l.epoch, l.state.commits, l.state.ceiling
+	s.db, s.m, s.epoch = db, l.m, l.epoch
+	s.commits, s.ceiling, s.down = l.state.commits, l.state.ceiling, l.state.down
 	return nil
 }
 

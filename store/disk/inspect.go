@@ -86,7 +86,7 @@ func (rep *Report) read(tx *bbolt.Tx) error {
 			rep.Unreadable++
 			return nil
 		}
-		r, err := decodeRecord(binary.BigEndian.Uint64(k), v, known)
+		r, err := decodeRecord(binary.BigEndian.Uint64(k), v, known, st.down)
 		if err != nil {
 			rep.Unreadable++
 			return nil

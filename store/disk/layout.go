@@ -147,12 +147,13 @@ type state struct {
 	commits uint64 // rises with each commit
 	seq     uint64 // highest of a job so far
 	ceiling uint64 // no session has a number above
+	down    uint64 // ns that the store was closed in all its life
 	at      int64  // of the commit, epoch ns
 }
 
 func (s *state) append(b []byte) []byte {
 	b = append(b, 1)
-	for _, n := range []uint64{s.commits, s.seq, s.ceiling} {
+	for _, n := range []uint64{s.commits, s.seq, s.ceiling, s.down} {
 		b = binary.AppendUvarint(b, n)
 	}
 	return binary.AppendVarint(b, s.at)
@@ -166,7 +167,7 @@ func readState(tx *bbolt.Tx) (state, error) {
 	}
 	in := reader{b: b}
 	version := in.byte()
-	s := state{commits: in.uint(), seq: in.uint(), ceiling: in.uint(), at: in.int()}
+	s := state{commits: in.uint(), seq: in.uint(), ceiling: in.uint(), down: in.uint(), at: in.int()}
 	if in.bad || version != 1 || len(in.b) > 0 {
 		return state{}, errUnreadable
 	}

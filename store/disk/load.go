@@ -36,6 +36,9 @@ func (s *Store) read(tx *bbolt.Tx, l *loaded, now time.Time) (err error) {
 	if l.state, err = readState(tx); err != nil {
 		return &ForeignError{Path: s.path, Reason: "its state can't be read"}
 	}
+	if at := l.state.at; at != 0 {
+		l.state.down += uint64(max(0, now.UnixNano()-at))
+	}
 	known := newSharer()
 	last := uint64(0)
 	err = tx.Bucket([]byte(jobBucket)).ForEach(func(k, v []byte) error {
@@ -44,7 +47,7 @@ func (s *Store) read(tx *bbolt.Tx, l *loaded, now time.Time) (err error) {
 			return nil
 		}
 		last = binary.BigEndian.Uint64(k)
-		r, err := decodeRecord(last, v, known)
+		r, err := decodeRecord(last, v, known, l.state.down)
 		if err == nil && !l.m.Load(r) {
 			err = errTwice
 		}
@@ -65,10 +68,6 @@ func (s *Store) read(tx *bbolt.Tx, l *loaded, now time.Time) (err error) {
 		l.m.LoadStreak(streak)
 		return nil
 	})
-	closed := time.Duration(0)
-	if l.state.at != 0 {
-		closed = max(0, time.Duration(now.UnixNano()-l.state.at))
-	}
-	l.m.Loaded(memory.Kept{Seq: max(l.state.seq, last), Number: l.state.ceiling}, closed)
+	l.m.Loaded(max(l.state.seq, last), l.state.ceiling)
 	return err
 }

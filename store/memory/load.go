@@ -1,13 +1,5 @@
 package memory
 
-import "time"
-
-// Kept is what a medium keeps of a machine beside its records and streaks.
-type Kept struct {
-	Seq    uint64 // highest of a job so far
-	Number uint64 // highest of a session so far, or one that no session had yet
-}
-
 // Load puts a kept record into its places, as when a store opens; Loaded must follow. It reports false for a record whose
 // key or lease another one has.
 func (m *Machine) Load(r Record) bool {
@@ -24,25 +16,20 @@ func (m *Machine) Load(r Record) bool {
 	return true
 }
 
-// Loaded ends the loading. What was granted gets the time that the store was closed, at least one lease, as grace: holders
-// couldn't be heard. Sites couldn't either, so payload windows get as much of theirs.
-func (m *Machine) Loaded(k Kept, closed time.Duration) {
-	m.seq, m.number = max(m.seq, k.Seq), max(m.number, k.Number)
+// Loaded ends the loading. Jobs' and sessions' numbers go on above those given. Every lease has at least one whole one from
+// now on, as grace: holders couldn't be heard. Sites couldn't either, so payload windows have a whole one, too.
+func (m *Machine) Loaded(seq, number uint64) {
+	m.seq, m.number = max(m.seq, seq), max(m.number, number)
 	for _, r := range m.runners {
 		for j := r.held.head; j != nil; j = j.links[heldChain].next {
-			j.Lapse = longer(j.Lapse, m.now, closed, j.LeaseFor)
+			j.Lapse = max(j.Lapse, m.now+j.LeaseFor)
 			if j.Window != 0 && !j.Offered {
-				j.Window = longer(j.Window, m.now, closed, int64(m.set.PayloadWindow))
+				j.Window = max(j.Window, m.now+int64(m.set.PayloadWindow))
 			}
 			m.dues.set(&j.due, j.next())
 		}
 	}
 	m.swept = m.now
-}
-
-// longer answers the end of a span that stood still while the store was closed, and that is whole again at least once.
-func longer(end, now int64, closed time.Duration, whole int64) int64 {
-	return max(end+max(int64(closed), whole), now+whole)
 }
 
 // Adopt takes over who is there from a machine that isn't used any more.
