@@ -17,6 +17,7 @@ type GrantConfig struct {
 	Endpoint grants.Endpoint
 	Key      ed25519.PublicKey                // the control plane's
 	Timeout  time.Duration                    // of one request; 0 means 2 s
+	Parallel int                              // requests at once; 0 means 8
 	Told     func(o grants.Outcome, jobs int) // for metrics; must not block; may be nil
 }
 
@@ -25,7 +26,7 @@ func (h *Hub) newAsker(cfg *GrantConfig) (err error) {
 		return nil
 	}
 	h.grants, err = grants.New(grants.Config{
-		Endpoint: cfg.Endpoint, Key: cfg.Key, Now: h.now, Timeout: cfg.Timeout, Log: h.log, Told: cfg.Told,
+		Endpoint: cfg.Endpoint, Key: cfg.Key, Now: h.now, Timeout: cfg.Timeout, Parallel: cfg.Parallel, Log: h.log, Told: cfg.Told,
 		Again: func() { h.routes.markWaiting("") },
 	})
 	if err == nil && h.set.OfferFor+h.grants.Within() >= h.set.LeaseFor {

@@ -45,6 +45,7 @@ var (
 type Error struct {
 	Code    ErrorCode
 	Message string // a sentence for a person; never parsed
+	Status  int    // of HTTP, where it isn't the code's own; 0: the code's
 
 	ServerTime int64    // clock-skew, too-late; epoch ms
 	MaxSkewMs  int64    // clock-skew
@@ -64,8 +65,12 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code && (t.Message == "" || t.Message == e.Message)
 }
 
-// HTTPStatus maps the code to its HTTP status; a server-error with RetryAfter is 503, an unknown code 500.
+// HTTPStatus maps the code to its HTTP status, unless Status has one; a server-error with RetryAfter is 503, an unknown code
+// 500.
 func (e *Error) HTTPStatus() int {
+	if e.Status != 0 {
+		return e.Status
+	}
 	switch e.Code {
 	case CodeBadRequest, CodeUnsupportedVersion:
 		return http.StatusBadRequest

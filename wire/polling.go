@@ -111,6 +111,20 @@ type PairPollRequest struct {
 	DeviceCode      string
 }
 
+// PairDirectRequest asks for what an approved code would be answered: for devices that were approved before, without a code.
+type PairDirectRequest struct {
+	ProtocolVersion string
+	Owner           string
+	Device          PublicIdentity
+}
+
+// PairRequest is one of the three forms of a pairing request; the others are nil.
+type PairRequest struct {
+	Start  *PairStartRequest
+	Poll   *PairPollRequest
+	Direct *PairDirectRequest
+}
+
 // PairPollResponse answers a poll: Status is pending, denied, expired or approved, the rest is for approved.
 type PairPollResponse struct {
 	Status     string                    `json:"status"`

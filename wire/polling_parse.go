@@ -232,3 +232,37 @@ func ParsePairPollRequest(d Dialect, raw []byte) (PairPollRequest, error) {
 		need("deviceCode", units(&r.DeviceCode, 20, MaxIDBytes)))
 	return r, err
 }
+
+// ParsePairRequest reads a pairing request of whichever form: action says start or poll, and is absent in the direct form.
+func ParsePairRequest(d Dialect, raw []byte) (r PairRequest, err error) {
+	action, named := "", false
+	err = eachMember("pair", raw, func(name []byte, v jsontext.Value) error {
+		if string(name) == "action" {
+			action, _ = text(v)
+			named = true
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+	case !named:
+		r.Direct, err = parsed(ParsePairDirectRequest(d, raw))
+	case action == "start":
+		r.Start, err = parsed(ParsePairStartRequest(d, raw))
+	case action == "poll":
+		r.Poll, err = parsed(ParsePairPollRequest(d, raw))
+	default:
+		err = BadRequest("pair.action must be start or poll")
+	}
+	return r, err
+}
+
+func parsed[T any](v T, err error) (*T, error) { return &v, err }
+
+// ParsePairDirectRequest reads a pairing without a code, strictly; the device isn't verified here.
+func ParsePairDirectRequest(d Dialect, raw []byte) (PairDirectRequest, error) {
+	var r PairDirectRequest
+	err := readObject("pair", raw, true, declared(d, &r.ProtocolVersion), need("owner", identifier(&r.Owner)),
+		need("device", publicIdentity(&r.Device)))
+	return r, err
+}

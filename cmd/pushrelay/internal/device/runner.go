@@ -1,16 +1,12 @@
 package device
 
 import (
-	"os"
 	"strings"
 
-	"pushrelay/cmd/pushrelay/internal/app"
+	"pushrelay/cmd/pushrelay/internal/keys"
 	"pushrelay/session/daemon"
 	"pushrelay/wire"
 )
-
-// maxKeyFileBytes bounds an API key's file; a longer one is surely another file.
-const maxKeyFileBytes = 4096
 
 // Shell answers the command line that runs cmd the way a terminal would.
 func Shell(cmd string) []string { return []string{"/bin/sh", "-c", cmd} }
@@ -21,13 +17,9 @@ func (c *Command) runner() (daemon.Runner, error) {
 	}
 	key := ""
 	if c.OpenAIKey != "" {
-		raw, err := os.ReadFile(c.OpenAIKey)
-		if err != nil {
-			return nil, app.Usagef("--openai-key-file can't be read: %w", err)
-		}
-		key = strings.TrimSpace(string(raw))
-		if key == "" || len(raw) > maxKeyFileBytes || strings.ContainsAny(key, "\r\n") {
-			return nil, app.Usagef("--openai-key-file %s must hold one line, the API key", c.OpenAIKey)
+		var err error
+		if key, err = keys.Line("openai-key-file", c.OpenAIKey, "the API key"); err != nil {
+			return nil, err
 		}
 	}
 	return &daemon.OpenAIRunner{BaseURL: c.OpenAI, Model: c.Model, APIKey: key}, nil

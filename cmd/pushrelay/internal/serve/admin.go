@@ -14,6 +14,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"pushrelay/session/poll/pairing"
+	"pushrelay/wire"
 )
 
 const (
@@ -27,6 +30,7 @@ const (
 type admin struct {
 	ready    func(context.Context) unreadiness
 	put      func(raw []byte) (Change, error)
+	pairing  func(userCode string) (pairing.Pending, bool)
 	registry *prometheus.Registry
 	hosts    []string // names besides localhost, for reads only
 	remote   bool     // reads may come by any address
@@ -47,6 +51,7 @@ func (a *admin) handler() http.Handler {
 	mux.HandleFunc("GET /readyz", a.serveReady)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{Registry: a.registry}))
 	mux.HandleFunc("PUT /projection", a.servePut)
+	mux.HandleFunc("GET /pairings/{code}", a.servePairing)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if message := a.refuse(r); message != "" {
 			refuse(w, http.StatusForbidden, "forbidden", message)
@@ -97,8 +102,44 @@ func (a *admin) serveReady(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"status": "ready"})
 }
 
+// local reports whether a request came from this machine.
+func local(r *http.Request) bool {
+	remote, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && remote.Addr().Unmap().IsLoopback()
+}
+
+// pending is what a user code stands for, as the control plane reads it.
+type pending struct {
+	UserCode        string              `json:"userCode"`
+	KeyID           string              `json:"keyId"`
+	Key             wire.PublicIdentity `json:"key"`
+	Label           string              `json:"label"`
+	Platform        string              `json:"platform"`
+	Version         string              `json:"version"`
+	ProtocolVersion wire.Dialect        `json:"protocolVersion"`
+	Capabilities    json.RawMessage     `json:"capabilities"`
+	ExpiresAt       int64               `json:"expiresAt"`
+}
+
+// servePairing tells whose key a code stands for. It approves nothing: that is the projection's.
+func (a *admin) servePairing(w http.ResponseWriter, r *http.Request) {
+	if !local(r) {
+		refuse(w, http.StatusForbidden, "forbidden", "codes are looked up from this machine only: call the loopback address")
+		return
+	}
+	p, ok := a.pairing(r.PathValue("code"))
+	if !ok {
+		refuse(w, http.StatusNotFound, string(wire.CodeNotFound), "there is no such code, or it is over; the device shows a new one when it pairs again")
+		return
+	}
+	writeJSON(w, http.StatusOK, pending{
+		UserCode: p.UserCode, KeyID: p.KeyID, Key: p.Key, Label: p.Label, Platform: p.Platform, Version: p.Version,
+		ProtocolVersion: p.Dialect, Capabilities: wire.AppendCapabilities(nil, p.Dialect, p.Capabilities), ExpiresAt: p.ExpiresAt.UnixMilli(),
+	})
+}
+
 func (a *admin) servePut(w http.ResponseWriter, r *http.Request) {
-	if remote, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !remote.Addr().Unmap().IsLoopback() {
+	if !local(r) {
 		refuse(w, http.StatusForbidden, "forbidden", "a projection is taken from this machine only: call the loopback address")
 		return
 	}

@@ -67,6 +67,9 @@ func (c *Command) check(s app.Streams) error {
 	if err == nil {
 		err = c.hubSettings().Check()
 	}
+	if err == nil {
+		_, err = c.ControlPlane.open(nil)
+	}
 	if err != nil {
 		return app.Usagef("%w", err)
 	}

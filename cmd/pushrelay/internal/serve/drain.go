@@ -111,5 +111,8 @@ func (r *Relay) end(ctx context.Context) error {
 	case <-ctx.Done():
 		r.log.Warn().Str("event", "loops-left").Msg("some loops didn't end in time")
 	}
+	if r.grants != nil {
+		r.grants.Close()
+	}
 	return errors.Join(err, r.store.Close())
 }

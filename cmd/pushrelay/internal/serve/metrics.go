@@ -9,6 +9,7 @@ import (
 
 	"pushrelay/cmd/pushrelay/internal/app"
 	"pushrelay/hub"
+	"pushrelay/hub/grants"
 	"pushrelay/hub/projection"
 	"pushrelay/session"
 	"pushrelay/session/poll"
@@ -28,7 +29,7 @@ type metrics struct {
 	open                        *prometheus.GaugeVec
 	duration                    *prometheus.HistogramVec
 	work, grants, dropped, done *prometheus.CounterVec
-	polled                      *prometheus.CounterVec
+	polled, asked               *prometheus.CounterVec
 	waits                       *prometheus.GaugeVec
 	polledBy                    map[[2]string]prometheus.Counter
 	pollEndpoints               []string
@@ -65,6 +66,7 @@ func newMetrics() *metrics {
 		waits: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pushrelay_poll_held_requests", Help: "Polled requests that are held now.",
 		}, []string{"endpoint"}),
+		asked: counter("grant_questions_total", "Jobs that the control plane was asked about, by what came of it.", "outcome"),
 		projections: counter("projection_replacements_total", "Projections that arrived, by where from and what came of it.",
 			"source", "outcome"),
 		projectionAt: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -78,7 +80,7 @@ func newMetrics() *metrics {
 	})
 	info.Set(1)
 	m.registry.MustRegister(m.opened, m.ended, m.received, m.sent, m.unsent, m.refused, m.open, m.duration, m.work, m.grants,
-		m.dropped, m.done, m.polled, m.waits, m.projections,
+		m.dropped, m.done, m.polled, m.asked, m.waits, m.projections,
 		m.projectionAt, info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.prepare()
 	return m
@@ -117,6 +119,9 @@ func (m *metrics) prepare() {
 		for _, outcome := range poll.Outcomes() {
 			m.polledBy[[2]string{endpoint, outcome}] = m.polled.WithLabelValues(endpoint, outcome)
 		}
+	}
+	for _, o := range grants.Outcomes() {
+		m.asked.WithLabelValues(o.String())
 	}
 	for _, source := range []string{sourceFile, sourceAdmin} {
 		for _, outcome := range []string{"applied", "refused"} {
@@ -185,6 +190,10 @@ func (m *metrics) Polled(endpoint, outcome string, _ time.Duration) {
 // Waits implements poll.Observer.
 func (m *metrics) Waits(endpoint string, change int) {
 	m.waits.WithLabelValues(known(endpoint, m.pollEndpoints)).Add(float64(change))
+}
+
+func (m *metrics) granted(o grants.Outcome, jobs int) {
+	m.asked.WithLabelValues(o.String()).Add(float64(jobs))
 }
 
 func (m *metrics) projection(source string, ok bool) {

@@ -16,9 +16,11 @@ import (
 
 	"pushrelay/cmd/pushrelay/internal/app"
 	"pushrelay/hub"
+	"pushrelay/hub/grants"
 	"pushrelay/hub/projection"
 	"pushrelay/session"
 	"pushrelay/session/poll"
+	"pushrelay/session/poll/pairing"
 	"pushrelay/store"
 	"pushrelay/wire"
 )
@@ -35,6 +37,8 @@ type Relay struct {
 	hub         *hub.Hub
 	server      *session.Server
 	polls       *poll.Planes
+	pairing     *pairing.Pairing
+	grants      *grants.HTTP // nil: nobody is asked
 	metrics     *metrics
 	public      listener
 	admin       listener // without an address when it is off
@@ -110,8 +114,14 @@ func (r *Relay) assemble(raw []byte, first *projection.Projection) (err error) {
 	budget := session.NewBudget(int64(r.set.Budget))
 	version := app.BuildInfo().Version
 	settings := r.set.hubSettings()
+	plane, err := r.set.ControlPlane.open(r.metrics.granted)
+	if err != nil {
+		return err
+	}
+	r.grants = plane.endpoint
 	r.hub, err = hub.New(hub.Config{
 		Store: r.store, Projection: holder, Settings: settings, Log: r.log, Observer: hubMetrics{r.metrics}, RelayVersion: version, Budget: budget,
+		Grants: plane.grants,
 	})
 	if err != nil {
 		return app.Usagef("%w", err)
@@ -124,8 +134,9 @@ func (r *Relay) assemble(raw []byte, first *projection.Projection) (err error) {
 	if err != nil {
 		return app.Usagef("%w", err)
 	}
+	r.pairing = r.newPairing(plane.key)
 	r.polls, err = poll.New(poll.Options{
-		Hub: r.hub, Budget: budget, Limits: r.set.limits(), Log: r.log, Observer: r.metrics,
+		Hub: r.hub, Budget: budget, Pairing: r.pairing, Limits: r.set.limits(), Log: r.log, Observer: r.metrics,
 		HoldClaim: r.set.HoldClaim, HoldFetch: r.set.HoldFetch, HoldPending: r.set.HoldPending, MaxHeld: r.set.MaxSessions,
 	})
 	if err != nil {
@@ -160,9 +171,9 @@ func (r *Relay) handler() http.Handler {
 
 func (r *Relay) adminHandler() http.Handler {
 	a := &admin{
-		ready:    r.unready,
-		put:      func(raw []byte) (Change, error) { return r.projections.apply(raw, sourceAdmin) },
-		registry: r.metrics.registry, hosts: r.set.AdminHost, remote: r.set.AdminRemote,
+		ready:   r.unready,
+		put:     func(raw []byte) (Change, error) { return r.projections.apply(raw, sourceAdmin) },
+		pairing: r.pairing.Lookup, registry: r.metrics.registry, hosts: r.set.AdminHost, remote: r.set.AdminRemote,
 	}
 	return a.handler()
 }

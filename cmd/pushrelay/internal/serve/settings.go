@@ -25,6 +25,8 @@ type Settings struct {
 	Store     string   `help:"Where jobs in flight are kept. disk: in --data, before anything is acknowledged. memory: gone when the process ends." enum:"disk,memory" default:"disk" group:"Relay"`
 	Data      string   `help:"Folder of the disk store, made when it is missing; one process each. Not used with --store memory." type:"path" default:"pushrelay-data" placeholder:"DIR" group:"Relay"`
 
+	ControlPlane `embed:""`
+
 	TrustedProxy []string `help:"Network of proxies whose X-Forwarded-For is believed, as CIDR; repeat it for several." placeholder:"CIDR" group:"Relay"`
 
 	AdminListen string   `help:"Address for health, metrics and PUT /projection, or off." default:"127.0.0.1:9090" group:"Operation"`
@@ -92,7 +94,7 @@ func (s *Settings) Validated() error {
 		}
 	}
 	_, err := s.proxies()
-	return errors.Join(s.addresses(), s.urls(), s.data(), err)
+	return errors.Join(s.addresses(), s.urls(), s.data(), s.ControlPlane.validated(s.hubSettings()), err)
 }
 
 // data refuses what can't be a folder; whether the store in it can be opened is known when it is.
@@ -211,8 +213,10 @@ func (s *Settings) limits() session.Limits {
 func (s *Settings) view() map[string]any {
 	return map[string]any{
 		"projection": s.Projection, "listen": s.Listen, "public-url": app.List(s.PublicURL), "origin": app.List(s.Origin), "store": s.Store, "data": s.Data,
-		"trusted-proxy": app.List(s.TrustedProxy),
-		"admin-listen":  s.AdminListen, "admin-remote": s.AdminRemote, "admin-host": app.List(s.AdminHost),
+		"trusted-proxy":    app.List(s.TrustedProxy),
+		"verification-url": s.VerificationURL, "control-plane-key": s.Key,
+		"grant-url": s.GrantURL, "grant-timeout": s.GrantTimeout.String(), "grant-token-file": s.GrantToken,
+		"admin-listen": s.AdminListen, "admin-remote": s.AdminRemote, "admin-host": app.List(s.AdminHost),
 		"lease": s.Lease.String(), "payload-window": s.PayloadWindow.String(), "max-deadline": s.MaxDeadline.String(),
 		"result-retention": s.ResultRetention.String(), "jobs-per-site": s.JobsPerSite, "bytes-per-site": s.BytesPerSite,
 		"unsealed": s.Unsealed, "budget": s.Budget, "max-sessions": s.MaxSessions,
