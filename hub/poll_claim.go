@@ -43,7 +43,9 @@ func (c *heldClaim) deliver(d *daemon, jobs []wire.ClaimedJob) {
 	defer d.mu.Unlock()
 	c.jobs = append(c.jobs, jobs...)
 	c.open--
-	c.taken = c.open > 0 || len(c.jobs) > 0
+	if c.taken = c.open > 0 || len(c.jobs) > 0; !c.taken {
+		clear(d.leases) // it has none of what it was granted
+	}
 	c.close(d)
 }
 

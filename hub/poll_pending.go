@@ -18,11 +18,12 @@ const pollPresence = 5 * time.Second
 
 // sitePolls is a site's side of polling. Guarded by the site's mu.
 type sitePolls struct {
-	waiting []*heldPending // those that nothing is being offered to, in the order in which they came
-	held    int            // all that are under way
-	last    time.Time      // when the last one came or ended
-	told    time.Time      // until when the store has the site as present by polls
-	news    bool           // a result came that no poll was told of
+	waiting []*heldPending       // those that nothing is being offered to, in the order in which they came
+	held    int                  // all that are under way
+	last    time.Time            // when the last one came or ended
+	told    time.Time            // until when the store has the site as present by polls
+	news    bool                 // a result came that no poll was told of
+	open    map[string]time.Time // ends of offers of seals to polls, by lease
 }
 
 // present reports whether polls make the site one that answers.
@@ -88,6 +89,7 @@ func (h *Hub) PollPending(ctx context.Context, c session.Call, hold time.Duratio
 func (h *Hub) answerPending(ctx context.Context, s *site, p *heldPending) session.Answer {
 	jobs := h.sealJobs(p.got)
 	h.obs.Count(CountOffers, len(p.got))
+	s.openPolled(p.got)
 	return session.Answer{
 		Body: [][]byte{wire.AppendPendingResponse(make([]byte, 0, 64+len(jobs)*2*sealJobBytes), jobs)},
 		Over: func(written bool) {
@@ -195,6 +197,32 @@ func (s *site) comeBack(p *heldPending) {
 	}
 }
 
+// openPolled notes what is on offer to polls, so that others are told of what they leave unanswered.
+func (s *site) openPolled(got []store.Offered) {
+	if len(got) == 0 {
+		return
+	}
+	ends := time.Now().Add(s.hub.set.SealOfferFor)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.polls.open == nil {
+		s.polls.open = make(map[string]time.Time, len(got))
+	}
+	for i := range got {
+		s.polls.open[got[i].Grant.LeaseID] = ends
+	}
+}
+
+// expirePolls asks again for seals whose offer to a poll is over; mu is held.
+func (s *site) expirePolls(now time.Time) {
+	for lease, ends := range s.polls.open {
+		if now.After(ends) {
+			delete(s.polls.open, lease)
+			s.again[store.OfferSeals] = now.Add(offersAgain)
+		}
+	}
+}
+
 // judgePolls ends the polls whose site or key isn't good any more.
 func (s *site) judgePolls(cur *projection.Current) {
 	s.mu.Lock()
@@ -263,7 +291,7 @@ func (s *site) pollBegins(ctx context.Context, hold time.Duration) {
 	span := hold + pollPresence
 	now := time.Now()
 	s.mu.Lock()
-	was := (len(s.sessions) > 0 && s.mutes.IsZero()) || s.polls.present()
+	was := s.hereLocked()
 	s.polls.held++
 	s.polls.last = now
 	tell := s.polls.told.Before(now.Add(span - time.Second))
@@ -278,6 +306,30 @@ func (s *site) pollBegins(ctx context.Context, hold time.Duration) {
 	}
 	if !was {
 		s.hub.routes.markWaiting(s.id)
+	}
+}
+
+// shorten has other replicas know that the site stopped polling: what they were told reaches to the end of a hold.
+func (s *site) shorten(ctx context.Context) {
+	now := time.Now()
+	s.mu.Lock()
+	left := pollPresence - since(s.polls.last)
+	late := s.polls.held == 0 && s.polls.told.After(now.Add(left+time.Second))
+	if late {
+		s.polls.told = now.Add(left)
+	}
+	s.mu.Unlock()
+	if !late {
+		return
+	}
+	var err error
+	if left > 0 {
+		_, err = s.hub.store.Attach(ctx, s.party(), s.hub.pollSession, left)
+	} else {
+		err = s.hub.store.Detach(ctx, s.party(), s.hub.pollSession)
+	}
+	if err != nil {
+		s.hub.storeFailed(ctx, "attach", err)
 	}
 }
 

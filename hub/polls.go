@@ -127,7 +127,7 @@ func (p *polls) follow(old, cur *projection.Current) {
 	}
 }
 
-// tidy forgets runners that are gone. missed says that events were lost, and with them the ends of grants.
+// tidy forgets runners that are gone and lets those that wait look again. missed says that events were lost, and with them the ends of grants.
 func (p *polls) tidy(missed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,9 +138,9 @@ func (p *polls) tidy(missed bool) {
 	}
 	if missed {
 		clear(p.leases)
-		for w := range p.waiting {
-			w.wake()
-		}
+	}
+	for w := range p.waiting {
+		w.wake()
 	}
 }
 
@@ -192,6 +192,12 @@ func (p *polls) siteOf(lease string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.leases[lease]
+}
+
+func (p *polls) view() PollingView {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return PollingView{Runners: len(p.runners), HeldFetches: len(p.waiting), Grants: len(p.leases)}
 }
 
 // AwaitPolls waits until no grant that a poll took here is unfinished, or ctx ends: a daemon that polls doesn't send its

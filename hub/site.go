@@ -112,7 +112,7 @@ func (s *site) moved(n wire.Notice) {
 // store; a store that fails counts as absent until the next resync.
 func (s *site) present(ctx context.Context) bool {
 	s.mu.Lock()
-	here, known := (len(s.sessions) > 0 && s.mutes.IsZero()) || s.polls.present(), s.remote
+	here, known := s.hereLocked(), s.remote
 	s.mu.Unlock()
 	if here || known == presentElsewhere {
 		return true
@@ -132,6 +132,11 @@ func (s *site) present(ctx context.Context) bool {
 		s.remote = presentElsewhere
 	}
 	return there
+}
+
+// hereLocked reports whether a session or a poll here answers for the site; mu is held.
+func (s *site) hereLocked() bool {
+	return (len(s.sessions) > 0 && s.mutes.IsZero()) || s.polls.present()
 }
 
 // arrived is told of a new session of the site on any replica, or of a poll.

@@ -33,6 +33,7 @@ func (h *Hub) watchOffers(ctx context.Context) {
 				_ = h.judgeSite(cur, ss) // a superseded key's window may have closed
 			}
 			s.judgePolls(cur)
+			s.shorten(ctx)
 			s.expire(ctx)
 		}
 	}
@@ -58,6 +59,7 @@ func (s *site) expire(ctx context.Context) {
 			}
 		}
 	}
+	s.expirePolls(now)
 	wasMute := !s.mutes.IsZero()
 	s.judgeMutes()
 	mute := !s.mutes.IsZero()
@@ -173,5 +175,6 @@ func (s *site) closeOffer(leaseID string) {
 func (s *site) settled(leaseID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.polls.open, leaseID)
 	s.closeOffer(leaseID)
 }

@@ -17,7 +17,11 @@ type Snapshot struct {
 	Daemons    []DaemonView // by runner
 	Sites      []SiteView   // by id
 	Waiting    []RouteView  // by site and owner; counts are hints
+	Polling    PollingView
 }
+
+// PollingView counts what clients that poll have here. Grants are those that a poll took and nobody finished yet.
+type PollingView struct{ Runners, HeldClaims, HeldFetches, Grants int }
 
 // DaemonView is one connected daemon. Client is what it says of itself: untrusted text.
 type DaemonView struct {
@@ -35,6 +39,7 @@ type DaemonView struct {
 type SiteView struct {
 	ID       string
 	Present  bool // its jobs are claimed, as far as known
+	Polls    int  // requests of it under way that poll
 	Sessions []SiteSessionView
 }
 
@@ -64,10 +69,12 @@ func (h *Hub) Snapshot() Snapshot {
 		out.Daemons = append(out.Daemons, d.view())
 	}
 	for _, s := range h.reg.allSites() {
-		if v := s.view(); len(v.Sessions) > 0 {
+		if v := s.view(); len(v.Sessions) > 0 || v.Present {
 			out.Sites = append(out.Sites, v)
 		}
 	}
+	out.Polling = h.polls.view()
+	out.Polling.HeldClaims = len(h.reg.allClaims())
 	for _, r := range h.routes.snapshot() {
 		if n := r.total.Load(); n > 0 {
 			out.Waiting = append(out.Waiting, RouteView{Route: r.key, Waiting: int(n)})
@@ -93,7 +100,7 @@ func (d *daemon) view() DaemonView {
 func (s *site) view() SiteView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := SiteView{ID: s.id, Present: len(s.sessions) > 0 && s.mutes.IsZero()}
+	v := SiteView{ID: s.id, Present: s.hereLocked(), Polls: s.polls.held}
 	for _, ss := range s.sessions {
 		v.Sessions = append(v.Sessions, SiteSessionView{
 			Session: ss.link.ID(), Dialect: ss.dialect, Client: ss.client, Remote: ss.remote, Opened: ss.opened,

@@ -30,7 +30,7 @@ const (
 // body is a request's body and what was reserved for it.
 type body struct {
 	text []byte
-	give func() // gives the reservation back; nil: there is none
+	give []func() // give back what was reserved
 }
 
 // bodies bounds the bytes of bodies: over all by the process's budget, of one caller, and of one address, so that
@@ -129,37 +129,68 @@ func (q *request) read() error {
 	n := q.http.ContentLength
 	switch {
 	case n > MaxBodyBytes:
-		return wire.BadRequest("a body has at most %d bytes", MaxBodyBytes)
+		return errTooLong()
 	case n == 0:
 		return nil
 	case q.http.Method == http.MethodGet:
 		return wire.BadRequest("this request has no body")
-	}
-	caller := ""
-	if n > smallBody || n < 0 {
-		if q.e.signed == "" {
-			return wire.BadRequest("a body of this endpoint has at most %d bytes, and its length is told", smallBody)
-		}
-		if err := q.signer(); err != nil {
+	case n < 0:
+		return q.readUnknown()
+	case n > smallBody:
+		if err := q.mayBeLong(); err != nil {
 			return err
 		}
-		caller = q.Caller
 	}
-	room := n
-	if n < 0 {
-		room = MaxBodyBytes
+	if err := q.reserve(n); err != nil {
+		return err
 	}
-	ctx := q.http.Context()
-	give, err := q.planes.bodies.reserve(ctx, q.addr(), caller, room)
-	if err != nil {
-		if ctx.Err() != nil {
-			return errGone
-		}
-		return wire.Unavailable(1, "the relay has no room for this body just now; try again")
-	}
-	q.body.give = give
-	q.body.text, err = q.receive(n)
+	_, err := q.receive(int(n))
 	return err
+}
+
+// readUnknown reads a body whose length isn't told: as a short one first, and on when it goes on.
+func (q *request) readUnknown() error {
+	if err := q.reserve(smallBody); err != nil {
+		return err
+	}
+	if whole, err := q.receive(smallBody); whole || err != nil {
+		return err
+	}
+	if err := q.mayBeLong(); err != nil {
+		return err
+	}
+	if err := q.reserve(MaxBodyBytes - smallBody); err != nil {
+		return err
+	}
+	whole, err := q.receive(MaxBodyBytes + 1) // so that one byte too many is seen
+	if err == nil && !whole {
+		err = errTooLong()
+	}
+	return err
+}
+
+func errTooLong() error { return wire.BadRequest("a body has at most %d bytes", MaxBodyBytes) }
+
+// mayBeLong makes the checks that need no body. It fills Caller.
+func (q *request) mayBeLong() error {
+	if q.e.signed == "" {
+		return wire.BadRequest("a body of this endpoint has at most %d bytes", smallBody)
+	}
+	return q.signer()
+}
+
+// reserve waits for room for n bytes more.
+func (q *request) reserve(n int64) error {
+	ctx := q.http.Context()
+	give, err := q.planes.bodies.reserve(ctx, q.addr(), q.Caller, n)
+	switch {
+	case err == nil:
+		q.body.give = append(q.body.give, give)
+		return nil
+	case ctx.Err() != nil:
+		return errGone
+	}
+	return wire.Unavailable(1, "the relay has no room for this body just now; try again")
 }
 
 // addr is the client's address as caps count it.
@@ -167,39 +198,39 @@ func (q *request) addr() string { return q.planes.opts.Limits.ClientKey(q.http) 
 
 // free gives the body's bytes back. What the store was given stays its own.
 func (q *request) free() {
-	if q.body.give != nil {
-		q.body.give()
+	for _, give := range q.body.give {
+		give()
 	}
 	q.body = body{}
 }
 
-// receive reads n bytes, or for -1 what comes; each chunk has its time to arrive. No deadline is left behind: it would
-// end the wait of a held request.
-func (q *request) receive(n int64) ([]byte, error) {
+// receive reads until the body has most bytes or, where its length isn't told, ends before: then it is whole. Each chunk
+// has its time to arrive. No deadline is left behind: it would end the wait of a held request.
+func (q *request) receive(most int) (whole bool, err error) {
 	control := http.NewResponseController(q.w)
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	most, buf := n, make([]byte, 0, max(n, 0))
-	if n < 0 {
-		most = MaxBodyBytes + 1 // so that one byte too many is seen
+	buf, told := q.body.text, q.http.ContentLength >= 0
+	if told {
+		buf = make([]byte, 0, most)
 	}
-	for int64(len(buf)) < most {
-		end := min(len(buf)+bodyChunk, int(most))
+	defer func() { q.body.text = buf }()
+	for len(buf) < most {
+		end := min(len(buf)+bodyChunk, most)
 		buf = slices.Grow(buf, end-len(buf))
 		_ = control.SetReadDeadline(time.Now().Add(bodyStall))
-		m, err := io.ReadFull(q.http.Body, buf[len(buf):end])
-		buf = buf[:len(buf)+m]
+		var err error
+		for n := 0; err == nil && len(buf) < end; buf = buf[:len(buf)+n] {
+			n, err = q.http.Body.Read(buf[len(buf):end])
+		}
 		switch {
-		case err == nil:
-		case n < 0 && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
-			return buf, nil
+		case err == nil, errors.Is(err, io.EOF) && len(buf) == most:
+		case errors.Is(err, io.EOF) && !told:
+			return true, nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil, wire.BadRequest("the body came too slowly")
+			return false, wire.BadRequest("the body came too slowly")
 		default:
-			return nil, errGone
+			return false, errGone
 		}
 	}
-	if len(buf) > MaxBodyBytes {
-		return nil, wire.BadRequest("a body has at most %d bytes", MaxBodyBytes)
-	}
-	return buf, nil
+	return told, nil
 }
