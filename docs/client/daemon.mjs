@@ -144,7 +144,9 @@ async function run(ids, envelope) {
   const started = performance.now();
   let prompt, outcome;
   try {
-    const payload = JSON.parse(open(key, job.site, envelope, { jobId: grant.jobId, deadlineAt, direction: 'payload' }));
+    const payload = JSON.parse(open(key, job.site, envelope, {
+      jobId: grant.jobId, direction: 'payload', deadline: (signed) => signed > Date.now(),
+    }));
     prompt = payload.prompt ?? payload.messages.at(-1).content;
   } catch (error) {
     log('bad-payload', { ...grant, message: error.message });

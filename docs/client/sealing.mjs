@@ -109,17 +109,22 @@ export function seal(sender, recipient, { jobId, deadlineAt, direction, plaintex
   return envelope;
 }
 
-/** Opens an envelope and checks all that it says against what is expected; answers the plaintext. */
-export function open(recipient, sender, envelope, { jobId, deadlineAt, direction }) {
+/**
+ * Opens an envelope and checks all that it says against what is expected; answers the plaintext. The deadline outside must be
+ * the one that was signed; which ones are good is the caller's to say.
+ */
+export function open(recipient, sender, envelope, { jobId, direction, deadline = () => true }) {
   const inner = JSON.parse(recipient.unseal(decode(envelope.ciphertext)).toString());
   const body = decode(inner.body);
   if (!verifySignature(sender.identity, body, inner.signature)) throw new Error('the envelope is not signed by its sender');
   const said = JSON.parse(body.toString());
   const expected = {
-    v: ENVELOPE_VERSION, jobId, senderKeyId: keyId(sender.identity), recipientKeyId: recipient.keyId, deadlineAt, direction,
+    v: ENVELOPE_VERSION, jobId, senderKeyId: keyId(sender.identity), recipientKeyId: recipient.keyId, direction,
+    deadlineAt: envelope.deadlineAt,
   };
   for (const [member, value] of Object.entries(expected)) {
     if (said[member] !== value) throw new Error(`${member} inside the envelope is not the expected one`);
   }
+  if (!deadline(said.deadlineAt)) throw new Error('deadlineAt inside the envelope is not one that fits');
   return said.plaintext;
 }

@@ -111,8 +111,8 @@ func TestBadPayloadsAreNeverRun(t *testing.T) {
 			return sealAs(t, w.site, stranger.Public(), "a", wire.DirectionPayload, testDeadline, "x")
 		},
 		"another job": func(w *world) []byte { return w.sealed("b", "x") },
-		"another deadline": func(w *world) []byte {
-			return sealAs(t, w.site, w.device.Public(), "a", wire.DirectionPayload, testDeadline+1, "x")
+		"a deadline that has passed": func(w *world) []byte {
+			return sealAs(t, w.site, w.device.Public(), "a", wire.DirectionPayload, time.Now().Add(-time.Second).UnixMilli(), "x")
 		},
 		"a result": func(w *world) []byte {
 			return sealAs(t, w.site, w.device.Public(), "a", wire.DirectionResult, testDeadline, "x")
@@ -142,6 +142,30 @@ func TestBadPayloadsAreNeverRun(t *testing.T) {
 				assert.Zero(t, run.count("a"))
 				assert.Empty(t, w.results())
 				assert.Equal(t, map[string][]wire.Grant{wire.ReleaseRefused: {grant("a")}}, w.released())
+			})
+		})
+	}
+}
+
+// Sites that poll sign a later deadline than the stub's; the relay could show an earlier or a later one. The earlier counts.
+func TestTheEarlierDeadlineCounts(t *testing.T) {
+	for name, c := range map[string]struct{ signed, want int64 }{
+		"signed for a day": {testDeadline + 86_400_000, testDeadline},
+		"signed earlier":   {testDeadline - 1000, testDeadline - 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var seen time.Time
+				w := newWorld(t, runnerFunc(func(_ context.Context, j Job) (Answer, error) {
+					seen = j.Deadline
+					return Answer{Text: "done"}, nil
+				}), nil)
+				w.offer("a")
+				synctest.Wait()
+				w.push(payloadFrame(grant("a"), sealAs(t, w.site, w.device.Public(), "a", wire.DirectionPayload, c.signed, "x")))
+				synctest.Wait()
+				assert.Equal(t, c.want, seen.UnixMilli())
+				assert.Len(t, w.results(), 1)
 			})
 		})
 	}

@@ -13,7 +13,6 @@ import (
 // Why a payload isn't run.
 var (
 	errSender    = errors.New("daemon: the payload isn't from the stub's site")
-	errDeadline  = errors.New("daemon: the payload's deadline isn't the stub's")
 	errDirection = errors.New("daemon: the envelope isn't a payload")
 )
 
@@ -53,6 +52,9 @@ func (d *Daemon) begin(l *link, g wire.Grant, envelope []byte) {
 type opened struct {
 	prompt Prompt
 	sender wire.PublicIdentity
+	// deadlineAt is the earlier of the stub's, which the relay could change, and the one that the site signed. Sites that
+	// poll sign a later one.
+	deadlineAt int64
 }
 
 // open verifies and opens a payload against its stub. The session's own errors don't quote what a peer wrote.
@@ -64,9 +66,6 @@ func (d *Daemon) open(w *work, view sites, raw []byte) (opened, error) {
 	if e.Direction != wire.DirectionPayload {
 		return opened{}, errDirection
 	}
-	if e.DeadlineAt != w.stub.DeadlineAt {
-		return opened{}, errDeadline
-	}
 	sender, ok := view.sender(w.stub.Site, e.SenderKeyID)
 	if !ok {
 		return opened{}, errSender
@@ -76,7 +75,7 @@ func (d *Daemon) open(w *work, view sites, raw []byte) (opened, error) {
 		return opened{}, err
 	}
 	prompt, err := readPrompt(w.stub.Kind, plain)
-	return opened{prompt: prompt, sender: sender}, err
+	return opened{prompt: prompt, sender: sender, deadlineAt: min(w.stub.DeadlineAt, e.DeadlineAt)}, err
 }
 
 // Kinds whose payloads have a shape; others are handed on as they are.

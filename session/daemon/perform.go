@@ -26,14 +26,14 @@ func (d *Daemon) perform(ctx context.Context, l *link, w *work, view sites, enve
 		d.handBack(l, w, wire.ReleaseRefused)
 		return
 	}
-	if deadline := time.UnixMilli(w.stub.DeadlineAt); l.serverNow().After(deadline) {
+	if deadline := time.UnixMilli(got.deadlineAt); l.serverNow().After(deadline) {
 		d.grantLog(w.grant).Msg("a payload came after its job's deadline and was not run")
 		d.handBack(l, w, wire.ReleaseRefused)
 		return
 	}
 	d.event(EventStarted, w.grant, w.stub.Kind, "")
 	start := time.Now()
-	answer, err := d.call(ctx, job(w, got.prompt))
+	answer, err := d.call(ctx, job(w, got))
 	took := time.Since(start)
 	if cause := context.Cause(ctx); errors.Is(cause, ErrLost) || errors.Is(cause, ErrStopped) {
 		return // nothing is reported; who stopped it gave the grant back
@@ -50,10 +50,10 @@ func (d *Daemon) perform(ctx context.Context, l *link, w *work, view sites, enve
 	d.finish(w, got.sender, seal.Result{Outcome: outcome, Ran: d.ran(w, answer, took)})
 }
 
-func job(w *work, p Prompt) Job {
+func job(w *work, got opened) Job {
 	return Job{
 		Grant: w.grant, Kind: w.stub.Kind, Owner: w.stub.Owner, Site: w.stub.Site, Purpose: w.stub.Purpose,
-		Size: w.stub.SizeClass, Deadline: time.UnixMilli(w.stub.DeadlineAt), Prompt: p,
+		Size: w.stub.SizeClass, Deadline: time.UnixMilli(got.deadlineAt), Prompt: got.prompt,
 	}
 }
 

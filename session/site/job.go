@@ -37,12 +37,13 @@ type Job struct {
 
 // entry is a job in the book. Its fields are guarded by Site.mu; those of the first group don't change.
 type entry struct {
-	id         string
-	seq        uint64 // order of submission
-	deadlineAt int64
-	stub       []byte
-	load       func(ctx context.Context) ([]byte, error)
-	answered   chan struct{} // closed when the relay first answered
+	id          string
+	seq         uint64 // order of submission
+	deadlineAt  int64
+	submittedAt time.Time
+	stub        []byte
+	load        func(ctx context.Context) ([]byte, error)
+	answered    chan struct{} // closed when the relay first answered
 
 	payload   []byte
 	known     bool // the relay answered, in this epoch
@@ -66,7 +67,7 @@ func (s *Site) newEntry(j Job) (*entry, error) {
 		j.ID = rand.Text()
 	}
 	e := &entry{
-		id: j.ID, deadlineAt: j.Deadline.UnixMilli(), payload: j.Payload, load: j.Load,
+		id: j.ID, deadlineAt: j.Deadline.UnixMilli(), submittedAt: time.Now(), payload: j.Payload, load: j.Load,
 		answered: make(chan struct{}), sealedTo: map[string]string{},
 	}
 	if (j.Payload == nil) == (j.Load == nil) {

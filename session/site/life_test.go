@@ -331,6 +331,38 @@ func TestResultsThatDontVerify(t *testing.T) {
 	}
 }
 
+// A polling device sets the deadline of its results itself: a day after it sealed them.
+func TestDeadlinesOfPollingDevices(t *testing.T) {
+	cases := map[string]struct {
+		sealed time.Duration // after the job was submitted
+		good   bool
+	}{
+		"sealed just now":                 {time.Hour, true},
+		"by a clock that is ahead":        {time.Hour + 9*time.Minute, true},
+		"by a clock that is far ahead":    {time.Hour + 11*time.Minute, false},
+		"at once, by a clock behind":      {-9 * time.Minute, true},
+		"before there was such a job":     {-11 * time.Minute, false},
+		"a day before there was such one": {-24 * time.Hour, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, nil)
+				w.submit(job("a"))
+				submitted := time.Now()
+				w.ask("a")
+				<-time.After(time.Hour)
+				w.push(resultsFrame(w.finished("a", "x", func(j *wire.ResultJob) {
+					j.Envelope = w.answer(w.device, w.keys, "a", submitted.Add(c.sealed+24*time.Hour).UnixMilli(), "x")
+				})))
+				synctest.Wait()
+				require.Len(t, w.results, 1)
+				assert.Equal(t, c.good, w.results[0].Verified)
+			})
+		})
+	}
+}
+
 func TestPreviousKeysStillOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := newKeys(t)

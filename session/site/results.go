@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"pushrelay/session/internal/ask"
 	"pushrelay/wire"
@@ -16,14 +17,14 @@ var (
 	ErrUnverified = errors.New("site: the result doesn't verify")
 	errDevice     = errors.New("another device than the payload was sealed to")
 	errOutcome    = errors.New("the outcome isn't the one that was declared")
-	errDeadline   = errors.New("the deadline isn't the job's")
+	errDeadline   = errors.New("the deadline is neither the job's nor one that a polling device set since; check this machine's clock")
 )
 
 // Result is one finished job. Outcome and Ran are set only when it is Verified.
 type Result struct {
 	JobID       string
 	LeaseID     string
-	Verified    bool  // signed by the device, for this job, deadline and direction
+	Verified    bool  // signed by the device, for this job and direction, with a deadline that fits
 	Err         error // why not Verified; wraps ErrUnverified
 	Outcome     seal.Outcome
 	Ran         seal.Ran
@@ -202,12 +203,25 @@ func (s *Site) open(e *entry, j wire.ResultJob) (seal.Result, int64, error) {
 	return got, env.DeadlineAt, err
 }
 
+// Devices that poll sign another deadline than the job's: their own time of sealing and a day.
+const (
+	pollersDeadline = 24 * time.Hour
+	clockTolerance  = 10 * time.Minute // between the device's clock and ours
+)
+
+// pollers reports whether a deadline is one that a polling device set between the job's submission and now. An older
+// result of the same device, for an earlier job with this id, has an earlier one.
+func (e *entry) pollers(deadlineAt int64, now time.Time) bool {
+	sealed := time.UnixMilli(deadlineAt).Add(-pollersDeadline)
+	return !sealed.Before(e.submittedAt.Add(-clockTolerance)) && !sealed.After(now.Add(clockTolerance))
+}
+
 // expected holds a result against what is remembered of its job; another process may have submitted it.
 func (s *Site) expected(e *entry, leaseID, keyID string, deadlineAt int64) error {
 	if e == nil {
 		return nil
 	}
-	if e.deadlineAt != deadlineAt {
+	if e.deadlineAt != deadlineAt && !e.pollers(deadlineAt, time.Now()) {
 		return errDeadline
 	}
 	s.mu.Lock()
