@@ -162,6 +162,7 @@ func TestServeRefusesSettings(t *testing.T) {
 		{"no projection there", "--projection=/nonexistent/p.json", []string{"can't be read"}},
 		{"broken projection", "--projection=" + broken, []string{"projection"}},
 		{"log level", "--log-level=loud", []string{"--log-level"}},
+		{"grants without a key", "--grant-url=https://control.example.org", []string{"--control-plane-key"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -204,6 +205,8 @@ func TestClientsRefuseSettings(t *testing.T) {
 		{"daemon without a key", append(daemon, "--exec=cat", "--key="+dir+"/none"), "keygen"},
 		{"daemon of an unknown dialect", append(daemon, "--exec=cat", "--dialect=1"), "--dialect"},
 		{"daemon of no scope", append(daemon, "--exec=cat", "--offer-scope=all"), "--offer-scope"},
+		{"daemon with a key of nobody's", append(daemon, "--exec=cat", "--control-plane-key="+strings.Repeat("A", 43)), "--owner"},
+		{"daemon with a key in dialect 0", append(daemon, "--exec=cat", "--owner=o", "--dialect=0", "--control-plane-key="+strings.Repeat("A", 43)), "--dialect"},
 		{"site with a passed deadline", append(site, "--deadline=2001-01-01T00:00:00Z"), "--deadline"},
 		{"site with a far deadline", append(site, "--deadline=1000h"), "--deadline"},
 		{"site with no deadline", append(site, "--deadline=soon"), "deadline"},

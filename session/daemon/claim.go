@@ -31,7 +31,7 @@ func (d *Daemon) claimed(l *link, frame []byte) error {
 		}
 		job.Stub.Raw = nil // not needed any more
 		g := wire.Grant{JobID: job.Stub.ID, LeaseID: job.Lease.ID}
-		if reason := d.offer(l, g, *job.Stub); reason != "" {
+		if reason := d.offer(l, g, &job); reason != "" {
 			back[reason] = append(back[reason], g)
 		}
 	}
@@ -59,11 +59,18 @@ func looseGrant(raw []byte) (wire.Grant, bool) {
 }
 
 // offer takes one job in, or answers why it is given back; "" also for a copy, which needs no answer.
-func (d *Daemon) offer(l *link, g wire.Grant, stub wire.Stub) (reason string) {
-	if d.history.has(g) {
+func (d *Daemon) offer(l *link, g wire.Grant, job *wire.ClaimedJob) (reason string) {
+	if d.history.has(g) || d.holds(g) {
 		return ""
 	}
-	w := &work{grant: g, stub: stub}
+	if reason, err := d.admit(job); err != nil {
+		d.grantLog(g).Str("why", err.Error()).Str("release", reason).Msg("an offered job may not run here")
+		return reason
+	}
+	w := &work{grant: g, stub: *job.Stub}
+	if d.cfg.ControlPlane != nil {
+		w.signed = job.Grant
+	}
 	d.mu.Lock()
 	reason = d.judge(l, w)
 	fresh := reason == "" && d.ledger.byGrant[g] == nil
@@ -75,9 +82,15 @@ func (d *Daemon) offer(l *link, g wire.Grant, stub wire.Stub) (reason string) {
 	}
 	d.mu.Unlock()
 	if fresh {
-		d.event(EventOffered, g, stub.Kind, "")
+		d.event(EventOffered, g, w.stub.Kind, "")
 	}
 	return reason
+}
+
+func (d *Daemon) holds(g wire.Grant) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ledger.byGrant[g] != nil
 }
 
 // judge answers why a job can't be taken now, or "". mu is held.
@@ -100,17 +113,8 @@ func (d *Daemon) judge(l *link, w *work) string {
 }
 
 func (d *Daemon) runs(kind string) bool {
-	_, ok := d.capability(kind)
+	_, ok := d.service(kind, "")
 	return ok
-}
-
-func (d *Daemon) capability(kind string) (wire.Capability, bool) {
-	for _, c := range d.cfg.Capabilities {
-		if c.Kind == kind {
-			return c, true
-		}
-	}
-	return wire.Capability{}, false
 }
 
 // acceptor sends one accept for all that arrived together. It doesn't wait for answers: those may take longer than the
@@ -132,15 +136,15 @@ func (d *Daemon) acceptor(l *link) {
 	}
 }
 
-func (d *Daemon) nextBatch(l *link) []wire.Grant {
+// nextBatch takes offers that wait; they stay offered until their grants are burnt.
+func (d *Daemon) nextBatch(l *link) []*work {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := min(len(l.pending), wire.MaxList)
-	batch := make([]wire.Grant, 0, n)
+	batch := make([]*work, 0, n)
 	for _, w := range l.pending[:n] {
 		if w.phase == offered && d.ledger.byGrant[w.grant] == w {
-			w.phase = awaiting // from here on the relay may know of it
-			batch = append(batch, w.grant)
+			batch = append(batch, w)
 		}
 	}
 	l.pending = l.pending[n:]
@@ -150,9 +154,32 @@ func (d *Daemon) nextBatch(l *link) []wire.Grant {
 	return batch
 }
 
+// taken marks offers that are about to be accepted, and answers their grants. When their session is over they are forgotten:
+// the relay gives them back by itself.
+func (d *Daemon) taken(l *link, batch []*work) []wire.Grant {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	grants := make([]wire.Grant, 0, len(batch))
+	for _, w := range batch {
+		switch {
+		case w.phase != offered || d.ledger.byGrant[w.grant] != w: // gone meanwhile
+		case d.link != l:
+			d.ledger.remove(w)
+		default:
+			w.phase = awaiting // from here on the relay may know of it
+			grants = append(grants, w.grant)
+		}
+	}
+	return grants
+}
+
 // accept tells the relay which jobs are taken. Without an answer they are kept: the next hello names them, and the relay
 // says which of them are lost.
-func (d *Daemon) accept(l *link, grants []wire.Grant) {
+func (d *Daemon) accept(l *link, batch []*work) {
+	grants := d.taken(l, d.burn(l, batch))
+	if len(grants) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(l.ctx, acceptWithin)
 	defer cancel()
 	reply, err := ask.Request[wire.AcceptReply](ctx, l.conn, maxTries, func(dst []byte, id string) []byte {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/http"
@@ -43,6 +44,12 @@ type Config struct {
 	// StateDir keeps finished results until they are answered; made with mode 0700 when it is missing. One daemon each.
 	StateDir string
 	Run      Runner
+	// ControlPlane is the control plane's key, as pairing told it: then only jobs run for which it signed a grant. Needs
+	// Owner and version 2.
+	ControlPlane ed25519.PublicKey
+	// Owner is whose device this is, as the control plane names the person. Without ControlPlane only this owner's jobs run;
+	// empty leaves it to the relay whose jobs do.
+	Owner string
 	// TrustSite is asked, beside consent, whether jobs of a listed site may run; nil means yes. It must not block.
 	TrustSite func(keyID string, site wire.PublicIdentity) bool
 	Log       zerolog.Logger
@@ -83,7 +90,22 @@ func (c *Config) complete() error {
 	if c.wall == nil {
 		c.wall = time.Now
 	}
-	return c.checkCapabilities()
+	return errors.Join(c.checkGrants(), c.checkCapabilities())
+}
+
+func (c *Config) checkGrants() error {
+	if c.ControlPlane == nil {
+		return nil
+	}
+	switch {
+	case len(c.ControlPlane) != ed25519.PublicKeySize:
+		return errors.New("daemon: ControlPlane isn't a public Ed25519 key")
+	case wire.CheckID(c.Owner) != nil:
+		return errors.New("daemon: with ControlPlane, Owner must be set: a grant names it")
+	case !c.Dialect.SignedGrants():
+		return errors.New("daemon: with ControlPlane, Dialect must be one that has signed grants")
+	}
+	return nil
 }
 
 func (c *Config) checkCapabilities() error {

@@ -33,6 +33,7 @@ type Daemon struct {
 	budget       int    // bytes of a hello that grants may take
 	shelf        *shelf
 	history      *history
+	spent        *spent // nil: no grants are asked for
 	lock         *os.File
 
 	jobs     context.Context // of all running jobs
@@ -93,6 +94,15 @@ func (d *Daemon) openState() error {
 	if skipped > 0 {
 		d.log.Warn().Int("lines", skipped).Msg("the record of finished grants is damaged; the rest of it is used")
 	}
+	if d.cfg.ControlPlane != nil {
+		var damaged bool
+		if d.spent, damaged, err = openSpent(d.cfg.StateDir, d.cfg.wall()); err != nil {
+			return errors.Join(err, d.closeState())
+		}
+		if damaged {
+			d.log.Warn().Str("for", spentFor.String()).Msg("the record of used grants is damaged; no job is taken until all that it may have named are too old")
+		}
+	}
 	shelf, records, err := openShelf(filepath.Join(d.cfg.StateDir, "results"), func(name string, err error) {
 		d.log.Error().Str("error", ask.Saying(err)).Str("file", name).Msg("a kept result is damaged and was set aside; its job will run again")
 	})
@@ -111,7 +121,13 @@ func (d *Daemon) openState() error {
 	return nil
 }
 
-func (d *Daemon) closeState() error { return errors.Join(d.history.close(), d.lock.Close()) }
+func (d *Daemon) closeState() error {
+	err := d.history.close()
+	if d.spent != nil {
+		err = errors.Join(err, d.spent.close())
+	}
+	return errors.Join(err, d.lock.Close())
+}
 
 // hello fills what a daemon says of itself; called for each session.
 func (d *Daemon) hello(b *wire.HelloBody) {

@@ -16,11 +16,13 @@ const (
 	finished              // there is a result, not answered yet
 )
 
-// work is one grant. Its fields are guarded by Daemon.mu; grant and stub don't change.
+// work is one grant. Its fields are guarded by Daemon.mu; grant, stub and signed don't change.
 type work struct {
 	grant wire.Grant
 	stub  wire.Stub // of a result that was found on disk only Site and DeadlineAt
 	bytes int       // in a hello
+	// signed is the control plane's grant; nil: none is asked for.
+	signed *wire.SignedGrant
 
 	phase    phase
 	stop     context.CancelCauseFunc // set while running
@@ -32,6 +34,14 @@ type work struct {
 
 // jobKey names a job across sites: two of them may choose one id.
 type jobKey struct{ site, id string }
+
+// service is the one that the control plane picked, "" without one.
+func (w *work) service() string {
+	if w.signed == nil {
+		return ""
+	}
+	return w.signed.Service
+}
 
 func (w *work) key() jobKey { return jobKey{w.stub.Site, w.stub.ID} }
 

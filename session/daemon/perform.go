@@ -52,7 +52,7 @@ func (d *Daemon) perform(ctx context.Context, l *link, w *work, view sites, enve
 
 func job(w *work, got opened) Job {
 	return Job{
-		Grant: w.grant, Kind: w.stub.Kind, Owner: w.stub.Owner, Site: w.stub.Site, Purpose: w.stub.Purpose,
+		Grant: w.grant, Kind: w.stub.Kind, Owner: w.stub.Owner, Site: w.stub.Site, Purpose: w.stub.Purpose, Service: w.service(),
 		Size: w.stub.SizeClass, Deadline: time.UnixMilli(got.deadlineAt), Prompt: got.prompt,
 	}
 }
@@ -122,7 +122,7 @@ func said(s, otherwise string) string {
 }
 
 func (d *Daemon) ran(w *work, a Answer, took time.Duration) seal.Ran {
-	c, _ := d.capability(w.stub.Kind) // it was one when the job was taken
+	c, _ := d.service(w.stub.Kind, w.service()) // it was one when the job was taken
 	r := seal.Ran{Model: a.Model, BackendClass: a.Backend, DurationMs: took.Milliseconds()}
 	if r.Model == "" {
 		r.Model = c.Model

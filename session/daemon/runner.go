@@ -36,6 +36,7 @@ type Job struct {
 	Owner    string // whose job it is
 	Site     string // key id of the site that published it
 	Purpose  string // version 2 only, may be empty
+	Service  string // of the capability that the control plane's grant names; empty without a grant
 	Size     string // small, medium, large or unbounded
 	Deadline time.Time
 	Prompt   Prompt

@@ -3,6 +3,7 @@ package device
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"net/url"
 	"os"
@@ -35,9 +36,13 @@ type Command struct {
 	CA      string `help:"PEM file with certificates to trust besides the system's." name:"ca" type:"path" placeholder:"FILE" group:"Device"`
 	Dialect string `help:"protocolVersion to speak." enum:"0,2" default:"2" group:"Device"`
 
+	Owner        string `help:"Whose device this is, as the control plane names the person. Without --control-plane-key only this owner's jobs run. Default: the relay says whose jobs do." placeholder:"ID" group:"Device"`
+	ControlPlane string `help:"The control plane's public key, or a file with it: then only jobs run that it granted. Needs --owner and dialect 2." name:"control-plane-key" placeholder:"FILE|KEY" group:"Device"`
+
 	Slots      int           `help:"Jobs at once, 1 to 64." default:"1" group:"Work"`
 	Kind       []string      `help:"Kind of jobs to take; repeat it for several." default:"llm.generate,llm.chat" group:"Work"`
 	OfferScope string        `help:"Whose jobs to take: private (the owner's) or team; with dialect 0 self, named or public. Default: the widest." placeholder:"SCOPE" group:"Work"`
+	Service    string        `help:"Name by which the control plane's grants call what runs the jobs; dialect 2. Default: exec or openai." placeholder:"NAME" group:"Work"`
 	Exec       string        `help:"Command that runs each job: the prompt on its standard input, the result from its standard output." xor:"backend" placeholder:"CMD" group:"Work"`
 	OpenAI     string        `help:"Base URL of an OpenAI-compatible server that runs each job." name:"openai" xor:"backend" placeholder:"URL" group:"Work"`
 	OpenAIKey  string        `help:"File with the server's API key." name:"openai-key-file" type:"path" placeholder:"FILE" group:"Work"`
@@ -77,6 +82,10 @@ func (c *Command) Validated() error {
 		return app.Usagef("--slots is %d; set it from 1 to %d", c.Slots, wire.MaxSlots)
 	case c.StopWithin < 0 || c.StopWithin > 24*time.Hour:
 		return app.Usagef("--stop-within is %v; set it from 0s to 24h", c.StopWithin)
+	case c.ControlPlane != "" && c.Owner == "":
+		return app.Usagef("--control-plane-key needs --owner: a grant names whose device it is for")
+	case c.ControlPlane != "" && !wire.Dialect(c.Dialect).SignedGrants():
+		return app.Usagef("--control-plane-key is of use with --dialect 2 only: dialect %s has no grants", c.Dialect)
 	case len(c.Kind) == 0:
 		return app.Usagef("no --kind is left; name at least one, for instance llm.generate")
 	}
@@ -96,6 +105,12 @@ func (c *Command) Run(s app.Streams) error {
 	if err != nil {
 		return err
 	}
+	var plane ed25519.PublicKey
+	if c.ControlPlane != "" {
+		if plane, err = keys.ControlPlane(c.ControlPlane); err != nil {
+			return err
+		}
+	}
 	if c.CheckConfig {
 		return app.Print(s.Out, c.view())
 	}
@@ -106,6 +121,7 @@ func (c *Command) Run(s app.Streams) error {
 	d, err := daemon.New(daemon.Config{
 		URL: c.Relay, RunnerID: c.Runner, Keys: key, Dialect: wire.Dialect(c.Dialect), Capabilities: c.capabilities(),
 		Slots: c.Slots, Name: "pushrelay-daemon", Version: app.BuildInfo().Version, StateDir: c.State, Run: runner, CAFile: c.CA,
+		Owner: c.Owner, ControlPlane: plane,
 		Log: log, OnEvent: func(e daemon.Event) { logEvent(log, e) },
 	})
 	if err != nil {

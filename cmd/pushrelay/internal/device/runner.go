@@ -47,10 +47,14 @@ func (c *Command) capabilities() []wire.Capability {
 	if scope == "" {
 		scope = scopes[len(scopes)-1]
 	}
+	service := c.Service
+	if service == "" {
+		service = backend
+	}
 	var caps []wire.Capability
 	for _, kind := range c.Kind {
 		caps = append(caps, wire.Capability{
-			Kind: kind, BackendID: backend, BackendClass: class, Service: backend, Model: c.model(), OfferScope: scope,
+			Kind: kind, BackendID: backend, BackendClass: class, Service: service, Model: c.model(), OfferScope: scope,
 		})
 	}
 	return caps
@@ -59,7 +63,7 @@ func (c *Command) capabilities() []wire.Capability {
 func (c *Command) view() map[string]any {
 	return map[string]any{
 		"relay": c.Relay, "key": c.Key, "runner": c.Runner, "state": c.State, "ca": c.CA, "dialect": c.Dialect,
-		"slots": c.Slots, "kind": c.Kind, "offer-scope": c.OfferScope, "exec": c.Exec, "openai": c.OpenAI,
+		"slots": c.Slots, "kind": c.Kind, "offer-scope": c.OfferScope, "owner": c.Owner, "control-plane-key": c.ControlPlane, "service": c.Service, "exec": c.Exec, "openai": c.OpenAI,
 		"openai-key-file": c.OpenAIKey, "model": c.Model, "stop-within": c.StopWithin.String(),
 	}
 }
