@@ -71,6 +71,13 @@ func projectionFile(t *testing.T) string {
 // TestServeSettings sets each setting in each of the three places and reads it back from --check-config.
 func TestServeSettings(t *testing.T) {
 	projection := projectionFile(t)
+	token := func(name string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	values := map[string][3]string{ // in the file, in the environment, as a flag
 		"listen": {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}, "lease": {"10s", "20s", "30s"},
 		"payload-window": {"1s", "2s", "3s"}, "max-deadline": {"1h0m0s", "2h0m0s", "3h0m0s"},
@@ -82,7 +89,10 @@ func TestServeSettings(t *testing.T) {
 		"origin": {"http://a", "http://b", "http://c"}, "trusted-proxy": {"10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"},
 		"hold-claim": {"1s", "2s", "0s"}, "hold-fetch": {"1s", "2s", "0s"}, "hold-pending": {"1s", "2s", "0s"},
 		"admin-host": {"a", "b", "c"}, "store": {"memory", "disk", "memory"},
-		"data": {"/nonexistent/a", "/nonexistent/b", "/nonexistent/c"},
+		"data":             {"/nonexistent/a", "/nonexistent/b", "/nonexistent/c"},
+		"verification-url": {"http://a", "http://b", "http://c"}, "grant-url": {"http://a", "http://b", "http://c"},
+		"control-plane-key": {strings.Repeat("A", 43), strings.Repeat("E", 43), strings.Repeat("I", 43)},
+		"grant-timeout":     {"100ms", "200ms", "300ms"}, "grant-token-file": {token("a"), token("b"), token("c")},
 	}
 	file := map[string]any{"projection": projection, "admin-remote": true}
 	for name, v := range values {
