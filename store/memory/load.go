@@ -32,18 +32,23 @@ func (m *Machine) Loaded(seq, number uint64) {
 	m.swept = m.now
 }
 
-// Adopt takes over who is there from a machine that isn't used any more.
+// Adopt takes over who is there, and who was seen, from another machine, which can go on as it is.
 func (m *Machine) Adopt(old *Machine) {
-	m.parties, m.online, m.number = old.parties, old.online, max(m.number, old.number)
-	for _, p := range m.parties {
-		for _, s := range p.sessions {
-			at := s.due.at
-			s.due.pos = 0
-			m.dues.set(&s.due, at)
+	m.number = max(m.number, old.number)
+	for who, p := range old.parties {
+		own := &party{sessions: make(map[string]*session, len(p.sessions)), newest: p.newest}
+		m.parties[who] = own
+		for id, s := range p.sessions {
+			c := &session{party: s.party, id: id, number: s.number}
+			c.due.s, c.due.seq = c, s.due.seq
+			own.sessions[id] = c
+			m.online++
+			m.dues.set(&c.due, s.due.at)
 		}
 	}
-	m.seen = old.seen
-	m.sightings = old.sightings
+	for at := old.sightings.Front(); at != nil; at = at.Next() {
+		m.seen[sighted(at).Runner] = m.sightings.PushBack(at.Value)
+	}
 }
 
 // Seq and Number answer the highest number of a job and of a session so far.
