@@ -517,6 +517,36 @@ func TestCancelBeforePublished(t *testing.T) {
 	})
 }
 
+// While the relay can keep nothing a job is neither published nor cancelled; whoever waits for either hears of it afterwards.
+func TestCancelOutlivesTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		trouble := func(context.Context, []byte) ([]byte, error) { return nil, wire.Unavailable(7, "store") }
+		w.conn.on(wire.TypeEnqueue, trouble)
+		w.conn.on(wire.TypeCancel, trouble)
+		submitted := make(chan []Submitted, 1)
+		go func() { submitted <- w.s.Submit(t.Context(), job("a")) }()
+		synctest.Wait()
+		cancelled := make(chan []bool, 1)
+		go func() {
+			got, err := w.s.Cancel(t.Context(), "a")
+			assert.NoError(t, err)
+			cancelled <- got
+		}()
+		<-time.After(5 * time.Minute)
+		assert.Empty(t, cancelled)
+		assert.Empty(t, submitted)
+		tries := len(sent[wire.CancelJobs](t, w.conn, wire.TypeCancel))
+		assert.InDelta(t, 5*60/7, tries, 5, "it comes again when the relay asked it to")
+		w.conn.on(wire.TypeCancel, func(_ context.Context, frame []byte) ([]byte, error) {
+			h, _ := wire.DecodeHead(frame)
+			return wire.Encode(wire.CancelReply{Type: wire.TypeReply, Re: h.ID, Cancelled: []bool{false}})
+		})
+		assert.Equal(t, []bool{true}, <-cancelled)
+		assert.ErrorIs(t, (<-submitted)[0].Err, ErrWithdrawn)
+	})
+}
+
 func TestCancelEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)

@@ -217,7 +217,8 @@ func (s *Site) refused(l *link, e *entry, err error) {
 	}
 }
 
-// Cancel asks the relay to stop jobs and answers for each whether it knows it; it waits for a session until ctx ends. A
+// Cancel asks the relay to stop jobs and answers for each whether it knows it; it waits for a session, and for a relay in
+// trouble, until ctx ends. A
 // cancelled job still ends with a result or a notice. Jobs that were never published are over at once, and true.
 func (s *Site) Cancel(ctx context.Context, jobIDs ...string) ([]bool, error) {
 	out := make([]bool, 0, len(jobIDs))
@@ -255,11 +256,15 @@ func (s *Site) cancelSome(ctx context.Context, ids []string) ([]bool, error) {
 		if err == nil {
 			return s.cancelled(ids, reply.Cancelled), nil
 		}
-		if ctx.Err() != nil || !ended(err) {
+		switch {
+		case ctx.Err() != nil:
 			return nil, err
-		}
-		if errors.Is(err, session.ErrEnded) {
+		case errors.Is(err, session.ErrEnded):
 			over = l
+		case ask.Passing(err): // the jobs are withheld until the relay says what it knows of them
+			_ = ask.Sleep(ctx, ask.Pause(maxTries, err))
+		case !ended(err):
+			return nil, err
 		}
 	}
 }
