@@ -165,11 +165,11 @@ func (s *Store) number(m *memory.Machine, p store.Party, session string) error {
 		return store.ErrUnavailable
 	}
 	if err := s.commit(func(*bbolt.Tx) error { return nil }); err != nil {
-		s.failed(err)
+		s.failed(err, false)
 		return store.ErrUnavailable
 	}
 	if s.out.err != nil {
-		s.recovered()
+		s.succeeded(false)
 	}
 	return nil
 }

@@ -29,17 +29,25 @@ func Compact(ctx context.Context, dir string) (c Compacted, err error) {
 	}
 	c.Before = info.Size()
 	fresh := path + ".compact"
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := remove(fresh); err != nil {
 		return c, err
 	}
 	if err := copyTo(fresh, path); err != nil {
-		return c, errors.Join(err, os.Remove(fresh))
+		return c, errors.Join(err, remove(fresh))
 	}
 	if info, err = os.Stat(fresh); err != nil {
 		return c, err
 	}
 	c.After = info.Size()
 	return c, replace(fresh, path)
+}
+
+// remove removes a file that may not be there.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // copyTo writes what a file holds into a fresh one.

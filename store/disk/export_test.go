@@ -34,3 +34,22 @@ func (s *Store) FailAt(at step) error {
 	})
 	return err
 }
+
+// FailLarge lets commits fail that bring an envelope of more than a page, as on a disk that is nearly full, or not any more.
+func (s *Store) FailLarge(on bool) error {
+	_, err := read(context.Background(), s, func(*memory.Machine) none {
+		s.out.next, s.fault = time.Time{}, nil
+		if on {
+			s.fault = func(step) error {
+				for _, e := range s.fresh {
+					if len(e.Raw) > pageSize {
+						return ErrAway
+					}
+				}
+				return nil
+			}
+		}
+		return none{}
+	})
+	return err
+}

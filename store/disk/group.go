@@ -1,6 +1,8 @@
 package disk
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"pushrelay/store"
@@ -55,23 +57,70 @@ func (s *Store) reads(pending []*op) []*op {
 
 // group runs the first operations that wait, commits what they changed and answers them. It answers the others.
 func (s *Store) group(pending []*op) []*op {
+	if s.out.err != nil {
+		return s.ration(pending)
+	}
 	n := 0
 	for bytes := 0; n < min(len(pending), groupOps); n++ {
 		if bytes += pending[n].bytes; n > 0 && bytes > groupBytes {
 			break
 		}
 	}
-	group := pending[:n]
-	if s.out.err != nil && !s.retry() {
-		for _, o := range group {
-			s.answer(o, store.ErrUnavailable)
-		}
-	} else {
-		s.attempt(group)
-	}
+	s.attempt(pending[:n])
 	rest := append(pending[:0], pending[n:]...)
 	clear(pending[len(rest):])
 	return rest
+}
+
+// ration is group while commits fail. What is small goes first and by itself: on a full disk it mostly finds room within
+// the file, so that leases are renewed while large envelopes have to wait. Those are tried one at a time, now and then.
+func (s *Store) ration(pending []*op) []*op {
+	due := s.retry()
+	slices.SortStableFunc(pending, func(a, b *op) int { return cmp.Compare(a.rank(), b.rank()) })
+	small := slices.IndexFunc(pending, (*op).large)
+	if small < 0 {
+		small = len(pending)
+	}
+	n := min(small, groupOps)
+	switch {
+	case n == 0:
+	case due || s.out.tight:
+		s.attempt(pending[:n])
+	default:
+		s.refuse(pending[:n])
+	}
+	large := pending[small:]
+	if len(large) > 0 && s.out.err != nil {
+		if due && (n == 0 || s.out.tight) {
+			s.attempt(large[:1])
+			large = large[1:]
+		}
+		if s.out.err != nil {
+			s.out.last = s.clock() // those that aren't tried would fail, too
+			s.refuse(large)
+			large = nil
+		}
+	}
+	rest := append(append(pending[:0], pending[n:small]...), large...)
+	clear(pending[len(rest):])
+	return rest
+}
+
+// refuse answers operations that aren't tried.
+func (s *Store) refuse(ops []*op) {
+	for _, o := range ops {
+		s.answer(o, store.ErrUnavailable)
+	}
+}
+
+// large reports whether an operation needs room that a full disk may not have.
+func (o *op) large() bool { return o.bytes > pageSize }
+
+func (o *op) rank() int {
+	if o.large() {
+		return 1
+	}
+	return 0
 }
 
 // attempt runs a group and commits it. Nothing of it is left when that fails.
@@ -87,12 +136,12 @@ func (s *Store) attempt(group []*op) {
 		s.events = append(s.events, s.m.Events()...)
 	}
 	var err error
-	if s.m.Changed() || s.out.err != nil {
+	if s.m.Changed() || s.out.err != nil && (!s.out.tight || s.quiet()) {
 		err = s.commit(s.fill)
 	}
 	if err != nil {
 		s.m.UndoGroup()
-		s.failed(err)
+		s.failed(err, slices.ContainsFunc(group, (*op).large))
 		for _, o := range group {
 			s.answer(o, store.ErrUnavailable)
 		}
@@ -100,7 +149,7 @@ func (s *Store) attempt(group []*op) {
 	}
 	s.m.EndGroup()
 	if s.out.err != nil {
-		s.recovered()
+		s.succeeded(slices.ContainsFunc(group, (*op).large))
 	}
 	s.watchers.Publish(s.events)
 	if cap(s.events) > 4096 {
@@ -126,7 +175,10 @@ func (s *Store) answer(o *op, err error) {
 type outage struct {
 	err       error     // nil while they succeed
 	since     time.Time // of the machine's clock
+	last      time.Time // failure, of the machine's clock
 	next      time.Time // when the next try is due, by the real clock
+	large     bool      // what failed last was large
+	tight     bool      // and what is small may still find room
 	uncertain bool      // the file may hold what was undone
 	dead      bool      // the database panicked: nothing is tried again
 }
@@ -144,20 +196,22 @@ func (s *Store) retry() bool {
 	}
 	if s.out.uncertain {
 		if err := s.reopen(); err != nil {
-			s.failed(err)
+			s.failed(err, false)
 			return false
 		}
 	}
 	return true
 }
 
-// failed notes a failed commit.
-func (s *Store) failed(err error) {
+// failed notes a failed commit of a group that had something large, or of one that hadn't.
+func (s *Store) failed(err error, large bool) {
 	first := s.out.err == nil
+	s.out.last = s.clock()
 	if first {
-		s.out.since = s.clock()
+		s.out.since = s.out.last
 	}
-	s.out.err = err
+	s.out.err, s.out.large = err, large
+	s.out.tight = large && !s.out.uncertain && !s.out.dead
 	s.out.next = time.Now().Add(retryAfter)
 	if s.out.uncertain {
 		s.out.next = time.Now().Add(reopenAfter)
@@ -167,6 +221,16 @@ func (s *Store) failed(err error) {
 		s.observer.Failed(err)
 	}
 }
+
+// succeeded judges a commit after failed ones. When large ones failed, a small one says little.
+func (s *Store) succeeded(large bool) {
+	if large || !s.out.large || s.quiet() {
+		s.recovered()
+	}
+}
+
+// quiet reports that nothing has failed for a while: nobody has anything large to keep.
+func (s *Store) quiet() bool { return s.clock().Sub(s.out.last) > store.SweeperAway }
 
 // recovered notes that commits succeed again.
 func (s *Store) recovered() {
