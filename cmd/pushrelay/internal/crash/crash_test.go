@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -42,12 +41,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 }
 
 func (w *world) killOften(kills int) {
-	for _, s := range w.sites {
-		s.startSite()
-	}
-	for _, d := range w.daemons {
-		d.startDaemon()
-	}
+	w.join()
 	for range kills {
 		w.start()
 		w.liveAndDie()
@@ -60,11 +54,7 @@ func (w *world) killOften(kills int) {
 	w.settle()
 	w.faultless("in the end")
 	w.report(kills)
-	require.NoError(w.t, w.relay.cmd.Process.Signal(syscall.SIGTERM))
-	require.Zero(w.t, w.relay.exit(w.t), "the relay doesn't end in order:\n%v", w.relay.log)
-	w.survey(openCopy)
-	w.faultless("after its end")
-	w.empty(openCopy)
+	w.finish()
 }
 
 // liveAndDie lets clients work until the relay is killed: now and then while it starts.

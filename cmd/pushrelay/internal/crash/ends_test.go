@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,10 @@ const (
 type end struct {
 	w    *world
 	name string
+	gate *gate
+
+	sessions atomic.Int32 // that it had
+	cuts     atomic.Int32 // how many of them ended
 
 	stop func() // ends the object and waits; nil when there is none
 	age  int    // crashes that the object has seen
@@ -42,12 +47,46 @@ func (e *end) current() *site.Site {
 	return e.site
 }
 
+// hear counts sessions; both kinds of ends have the same words for them.
+func (e *end) hear(what string) {
+	switch what {
+	case string(daemon.EventConnected):
+		e.sessions.Add(1)
+	case string(daemon.EventDisconnected):
+		e.cuts.Add(1)
+	default:
+		return
+	}
+	e.w.ledger.touch()
+}
+
+// connected waits until a client has a session.
+func (w *world) connected(e *end) {
+	w.t.Helper()
+	timeout := time.After(patience)
+	for {
+		_, changed := w.ledger.count("", func(*entry) bool { return false })
+		if e.sessions.Load() > e.cuts.Load() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			w.t.Fatalf("%s doesn't come back\nlast lines of the relay:\n%v", e.name, w.relay.log)
+		}
+	}
+}
+
 // startSite makes a new process of the site: it knows its jobs, and not what became of them.
 func (e *end) startSite() {
 	l := e.w.ledger
-	transport := e.w.gate.transport()
+	transport := e.gate.transport()
 	s, err := site.New(site.Config{
-		URL: e.w.url, SiteID: e.name, Keys: e.w.keys[e.name], Transport: transport, OnEvent: l.hearSite,
+		URL: e.w.url, SiteID: e.name, Keys: e.w.keys[e.name], Transport: transport,
+		OnEvent: func(ev site.Event) {
+			e.hear(string(ev.Type))
+			l.hearSite(ev)
+		},
 		Lookup: func(_ context.Context, id string) (site.Job, bool, error) {
 			known, ok := l.lookup(id)
 			return e.w.jobOf(&known), ok, nil
@@ -125,13 +164,17 @@ func (e *end) cancel(id string, after time.Duration) {
 
 // startDaemon makes a new process of the daemon: it has its folder and no memory.
 func (e *end) startDaemon() {
-	transport := e.w.gate.transport()
+	transport := e.gate.transport()
 	d, err := e.w.newDaemon(daemon.Config{
 		URL: e.w.url, RunnerID: e.name, Keys: e.w.keys[e.name], StateDir: filepath.Join(e.w.dir, e.name+".state"), Slots: slots,
 		Capabilities: []wire.Capability{{
 			Kind: site.KindGenerate, BackendID: "crash", BackendClass: "process", Service: "crash", Model: "crash", OfferScope: "private",
 		}},
-		Run: e, Transport: transport, OnEvent: func(ev daemon.Event) { e.w.ledger.hearDaemon(e.name, ev) },
+		Run: e, Transport: transport,
+		OnEvent: func(ev daemon.Event) {
+			e.hear(string(ev.Type))
+			e.w.ledger.hearDaemon(e.name, ev)
+		},
 	})
 	require.NoError(e.w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -161,10 +204,23 @@ func (w *world) newDaemon(cfg daemon.Config) (d *daemon.Daemon, err error) {
 // Run is the daemon's work.
 func (e *end) Run(ctx context.Context, job daemon.Job) (daemon.Answer, error) {
 	work, answer := e.w.ledger.begins(job)
-	if !pause(ctx, work) {
+	if !e.w.works(ctx, job.Grant.JobID, work) {
 		return daemon.Answer{}, context.Cause(ctx)
 	}
 	return daemon.Answer{Text: answer}, nil
+}
+
+// works does a job's work: it takes its time, or waits until the test lets it finish.
+func (w *world) works(ctx context.Context, id string, work time.Duration) bool {
+	e, _ := w.ledger.lookup(id)
+	if e.held == nil {
+		return pause(ctx, work)
+	}
+	select {
+	case <-e.held:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // pause waits, and answers false when ctx ended first.

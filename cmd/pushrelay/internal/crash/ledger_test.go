@@ -18,7 +18,8 @@ type entry struct {
 	id, site, owner string
 	prompt, answer  string
 	deadline        time.Time
-	work            time.Duration // of its first run
+	work            time.Duration   // of its first run
+	held            <-chan struct{} // if not nil, its runs last until this is closed
 
 	enqueued    bool                // the relay took it
 	cancelAsked bool                // perhaps the relay heard of it
@@ -70,6 +71,17 @@ func (l *ledger) with(id string, f func(e *entry)) {
 	} else {
 		l.faultLocked("job %q is told of and was never published", id)
 	}
+	l.touchLocked()
+}
+
+// touch wakes who waits for a change.
+func (l *ledger) touch() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.touchLocked()
+}
+
+func (l *ledger) touchLocked() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }

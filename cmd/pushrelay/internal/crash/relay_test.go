@@ -44,6 +44,18 @@ func (t *tail) add(line string) {
 	}
 }
 
+func (t *tail) count(words string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, line := range t.lines {
+		if strings.Contains(line, words) {
+			n++
+		}
+	}
+	return n
+}
+
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

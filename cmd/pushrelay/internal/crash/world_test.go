@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ type world struct {
 	data   string     // the relay's folder
 	port   string
 	url    string
+	admin  string   // HOST:PORT
 	args   []string // of the relay, besides
 	keys   setup.Made
 	ledger *ledger
@@ -45,16 +47,16 @@ func newWorld(t *testing.T, seed uint64, args ...string) *world {
 		t: t, rng: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(), port: freePort(t), args: args,
 		ledger: newLedger(), gate: newGate(),
 	}
-	w.data, w.url = filepath.Join(w.dir, "data"), "http://127.0.0.1:"+w.port
+	w.data, w.url, w.admin = filepath.Join(w.dir, "data"), "http://127.0.0.1:"+w.port, "127.0.0.1:"+freePort(t)
 	var err error
 	w.keys, err = setup.Make(w.dir)
 	require.NoError(t, err)
 	w.life, w.end = context.WithCancel(context.Background())
 	for _, name := range setup.Sites() {
-		w.sites = append(w.sites, &end{w: w, name: name})
+		w.sites = append(w.sites, &end{w: w, name: name, gate: w.gate})
 	}
 	for _, d := range setup.Devices() {
-		w.daemons = append(w.daemons, &end{w: w, name: d.Runner})
+		w.daemons = append(w.daemons, &end{w: w, name: d.Runner, gate: w.gate})
 	}
 	t.Cleanup(w.close)
 	return w
@@ -78,12 +80,22 @@ func (w *world) ended(name string, err error) {
 	}
 }
 
+// join starts all clients.
+func (w *world) join() {
+	for _, s := range w.sites {
+		s.startSite()
+	}
+	for _, d := range w.daemons {
+		d.startDaemon()
+	}
+}
+
 // start starts a relay on the folder.
 func (w *world) start() {
 	w.t.Helper()
 	w.relay = startProgram(w.t, append([]string{
 		"serve", "--projection", setup.ProjectionFile(w.dir), "--data", w.data, "--listen", "127.0.0.1:" + w.port,
-		"--admin-listen", "off", "--payload-window", "60s", "--drain-window", "100ms", "--max-per-address", "1000", "--log-format", "json",
+		"--admin-listen", w.admin, "--payload-window", "60s", "--drain-window", "100ms", "--max-per-address", "1000", "--log-format", "json",
 	}, w.args...)...)
 }
 
@@ -169,6 +181,34 @@ func (w *world) faultless(when string) {
 	if faults := w.ledger.found(); len(faults) > 0 {
 		w.t.Fatalf("%s:\n  %s\nlast lines of the relay:\n%v", when, strings.Join(faults, "\n  "), w.relay.log)
 	}
+}
+
+// until waits until so many jobs are as they should be.
+func (w *world) until(what string, n int, holds func(e *entry) bool) {
+	w.t.Helper()
+	timeout := time.After(patience)
+	for {
+		got, changed := w.ledger.count("", holds)
+		if got >= n {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			w.faultless("while waiting")
+			w.t.Fatalf("%d of %d jobs are %s\nlast lines of the relay:\n%v", got, n, what, w.relay.log)
+		}
+	}
+}
+
+// finish ends the relay in order and verifies that it left nothing that a site waits for.
+func (w *world) finish() {
+	w.t.Helper()
+	require.NoError(w.t, w.relay.cmd.Process.Signal(syscall.SIGTERM))
+	require.Zero(w.t, w.relay.exit(w.t), "the relay doesn't end in order:\n%v", w.relay.log)
+	w.survey(openCopy)
+	w.faultless("after its end")
+	w.empty(openCopy)
 }
 
 // settle waits until every job is over, and collected.

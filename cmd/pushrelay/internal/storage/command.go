@@ -90,11 +90,12 @@ func (c Compact) Run(ctx context.Context, s app.Streams) error {
 
 // explain is Explain for a folder that must have a store.
 func (c folder) explain(ctx context.Context, err error) error {
+	explained := Explain(c.Dir, err)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return app.Exit(app.ExitInterrupted)
-	case errors.Is(err, fs.ErrNotExist):
+	case app.CodeOf(explained) == app.ExitFailed && errors.Is(err, fs.ErrNotExist):
 		return app.Usagef("there is no store in %s: %w; name the folder that serve has as --data", c.Dir, err)
 	}
-	return Explain(c.Dir, err)
+	return explained
 }
