@@ -3,9 +3,10 @@
 GO ?= go
 BIN := bin/pushrelay
 FUZZTIME ?= 3s
+CRASH_KILLS ?= 300
 RUN_DIR ?= .run
 
-.PHONY: help demo test build run fmt lint race fuzz bench client check clean
+.PHONY: help demo test build run fmt lint race fuzz bench crash fulldisk client check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +50,14 @@ bench: build ## the figures of docs/performance.md
 	./$(BIN) bench latency
 	./$(BIN) bench idle
 	./$(BIN) bench storm
+	./$(BIN) bench store
+	./$(BIN) bench lifecycle --store disk
+
+crash: ## kill relays CRASH_KILLS (300) times while jobs go through them; make test does so 100 times
+	CRASH_KILLS=$(CRASH_KILLS) $(GO) test -count=1 -timeout 30m -run TestKilledAtRandomMoments ./cmd/pushrelay/internal/crash
+
+fulldisk: ## a relay on a disk that is full, mounted for this (needs root; make test limits its files instead)
+	unshare --mount $(GO) test -count=1 -tags mount -run TestFullDisk ./cmd/pushrelay/internal/crash
 
 client: build ## the client in another language, against a real relay (needs Node and npm)
 	$(GO) test -count=1 -tags foreign -run TestForeignClient ./cmd/pushrelay
