@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"pushrelay/wire"
+	"pushrelay/wire/seal"
 )
 
 // daemon speaks for a device in one dialect.
@@ -203,4 +205,11 @@ func (s *site) results() []wire.ResultJob {
 		require.NoError(s.t, j.Device.Verify())
 	}
 	return r.Jobs
+}
+
+func succession(t *testing.T, from *seal.Keys, to wire.PublicIdentity) wire.Succession {
+	t.Helper()
+	s, err := seal.SignSuccession(from, to)
+	require.NoError(t, err)
+	return s
 }

@@ -106,7 +106,9 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-type option func(r *rig, set *hub.Settings, opts *poll.Options)
+type hubSettings = hub.Settings
+
+type option func(r *rig, set *hubSettings, opts *poll.Options)
 
 func newRig(t *testing.T, with ...option) *rig {
 	t.Helper()
@@ -190,6 +192,8 @@ type call struct {
 	keys         *seal.Keys
 	issuedAt     int64
 	unsigned     bool
+	issuedText   string // instead of issuedAt, unsigned
+	signs        []byte // instead of body
 	header       http.Header
 }
 
@@ -221,6 +225,13 @@ type answered struct {
 	body   string
 }
 
+func (c *call) signedBody() []byte {
+	if c.signs != nil {
+		return c.signs
+	}
+	return c.body
+}
+
 // request builds the HTTP request of a call.
 func (r *rig) request(ctx context.Context, c *call) *http.Request {
 	r.t.Helper()
@@ -237,7 +248,10 @@ func (r *rig) request(ctx context.Context, c *call) *http.Request {
 	}
 	q.Header.Set(name, c.caller)
 	q.Header.Set("x-byollm-issued-at", strconv.FormatInt(c.issuedAt, 10))
-	q.Header.Set("x-byollm-signature", c.keys.SignRequest(c.endpoint, c.caller, c.issuedAt, c.body))
+	q.Header.Set("x-byollm-signature", c.keys.SignRequest(c.endpoint, c.caller, c.issuedAt, c.signedBody()))
+	if at := c.issuedText; at != "" {
+		q.Header.Set("x-byollm-issued-at", at)
+	}
 	return q
 }
 
