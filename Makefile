@@ -1,12 +1,12 @@
 # demo, test, build, run, lint, fuzz and bench need Go alone, whose tools are pinned in go.mod. race (and so check) also
-# needs a C compiler, client needs Node and npm.
+# needs a C compiler, client and interop need Node and npm.
 GO ?= go
 BIN := bin/pushrelay
 FUZZTIME ?= 3s
 CRASH_KILLS ?= 300
 RUN_DIR ?= .run
 
-.PHONY: help demo test build run fmt lint race fuzz bench crash fulldisk client check clean
+.PHONY: help demo test build run fmt lint race fuzz bench crash fulldisk client interop check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,8 @@ fmt: ## format the sources
 lint: ## formatting, vet, staticcheck and the house rules
 	@out=$$($(GO) tool gofumpt -l cmd hub session store wire); test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
+	$(GO) vet -tags foreign ./cmd/pushrelay
+	$(GO) vet -tags interop ./cmd/pushrelay
 	$(GO) tool staticcheck ./...
 	@! grep -rnE 'time\.Sleep\(' --include='*_test.go' . || { echo "tests don't sleep"; exit 1; }
 	@big=$$(find . -name '*.go' -not -path './.git/*' | xargs wc -l | awk '$$2!="total" && $$1>600'); test -z "$$big" || { echo "over 600 lines:"; echo "$$big"; exit 1; }
@@ -61,6 +63,9 @@ fulldisk: ## a relay on a disk that is full, mounted for this (needs root; make 
 
 client: build ## the client in another language, against a real relay (needs Node and npm)
 	$(GO) test -count=1 -tags foreign -run TestForeignClient ./cmd/pushrelay
+
+interop: build ## the public clients of npm, which poll, against a real relay: every mix, and how fast (needs Node and npm)
+	$(GO) test -count=1 -tags interop -timeout 20m -v -run TestInterop ./cmd/pushrelay
 
 check: ## what a change must pass: test, race, lint, fuzz
 	$(MAKE) test

@@ -1,4 +1,4 @@
-//go:build foreign
+//go:build foreign || interop
 
 package main
 

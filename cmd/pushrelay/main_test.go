@@ -80,11 +80,17 @@ func start(t *testing.T, stdin string, args ...string) *process {
 	return startCommand(t, stdin, exec.Command(self, args...))
 }
 
+// startCommand starts a command; stdin is for one without a standard input of its own.
 func startCommand(t *testing.T, stdin string, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{t: t, cmd: cmd, out: newLines(), err: newLines(), exited: make(chan struct{})}
-	cmd.Env = append(os.Environ(), asProgram+"=1")
-	cmd.Stdin = strings.NewReader(stdin)
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	cmd.Env = append(cmd.Env, asProgram+"=1")
+	if cmd.Stdin == nil {
+		cmd.Stdin = strings.NewReader(stdin)
+	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
