@@ -18,6 +18,7 @@ type step int
 const (
 	beforeCommit step = iota + 1 // nothing was written
 	afterCommit                  // all was written, and then it's told as failed
+	fileOpened                   // again, after a commit of which nobody knew
 )
 
 func (s *Store) fails(at step) error {
@@ -188,6 +189,9 @@ func (s *Store) reopen() error {
 		return err
 	}
 	s.db = db
+	if err := s.fails(fileOpened); err != nil {
+		return err
+	}
 	l, err := s.load(db)
 	if err != nil {
 		return err

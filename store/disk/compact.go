@@ -23,24 +23,21 @@ func Compact(ctx context.Context, dir string) (c Compacted, err error) {
 		return c, err
 	}
 	defer func() { err = errors.Join(err, unlock(held)) }()
-	info, err := os.Stat(path)
-	if err != nil {
+	if path, err = filepath.EvalSymlinks(path); err != nil { // what a link names is made small where it is
 		return c, err
 	}
-	c.Before = info.Size()
-	fresh := path + ".compact"
+	fresh := path + compactSuffix
 	if err := remove(fresh); err != nil {
 		return c, err
 	}
-	if err := copyTo(fresh, path); err != nil {
+	if c, err = copyTo(ctx, fresh, path); err != nil {
 		return c, errors.Join(err, remove(fresh))
 	}
-	if info, err = os.Stat(fresh); err != nil {
-		return c, err
-	}
-	c.After = info.Size()
 	return c, replace(fresh, path)
 }
+
+// compactSuffix is what the name of a file has that is being compacted.
+const compactSuffix = ".compact"
 
 // remove removes a file that may not be there.
 func remove(path string) error {
@@ -50,8 +47,31 @@ func remove(path string) error {
 	return nil
 }
 
-// copyTo writes what a file holds into a fresh one.
-func copyTo(fresh, path string) error {
+// copyTo writes what a file holds into a fresh one, which gets its owner and mode.
+func copyTo(ctx context.Context, fresh, path string) (c Compacted, err error) {
+	was, err := os.Stat(path)
+	if err != nil {
+		return c, err
+	}
+	if err = copyAll(ctx, fresh, path); err != nil {
+		return c, err
+	}
+	f, err := os.OpenFile(fresh, os.O_RDWR, 0)
+	if err != nil {
+		return c, err
+	}
+	err = give(f, was)
+	if err == nil {
+		err = f.Chmod(was.Mode().Perm())
+	}
+	is, statErr := f.Stat()
+	if err = errors.Join(err, statErr, f.Sync(), f.Close()); err != nil {
+		return c, err
+	}
+	return Compacted{was.Size(), is.Size()}, nil
+}
+
+func copyAll(ctx context.Context, fresh, path string) error {
 	from, err := openFile(path, true)
 	if err != nil {
 		return err
@@ -60,7 +80,11 @@ func copyTo(fresh, path string) error {
 	if err != nil {
 		return errors.Join(err, from.Close())
 	}
+	stop := context.AfterFunc(ctx, func() { _ = to.Close() }) // the next transaction isn't begun then
 	err = guard(func() error { return bbolt.Compact(to, from, compactBytes) })
+	if !stop() {
+		err = ctx.Err()
+	}
 	return errors.Join(err, to.Close(), from.Close())
 }
 

@@ -46,10 +46,10 @@ func decodeRecord(seq uint64, b []byte, known *sharer, down uint64) (r memory.Re
 	if flags&flagGrant != 0 {
 		r.Offered, r.Sealed, r.Widened = flags&flagOffered != 0, flags&flagSealed != 0, flags&flagWidened != 0
 		in.grant(&r)
-		if was := in.uint(); was < down && r.State < store.Done {
-			r.Lapse += int64(down - was)
+		if since := int64(down - in.uint()); r.State < store.Done {
+			r.Lapse += since
 			if r.Window != 0 && !r.Offered {
-				r.Window += int64(down - was)
+				r.Window += since
 			}
 		}
 	}

@@ -57,7 +57,7 @@ type Store struct {
 	db      *bbolt.DB // nil while the file can't be opened again
 	commits uint64    // of the last commit
 	ceiling uint64    // no session has a number above
-	down    uint64    // ns that the store was closed in all its life
+	down    uint64    // see state
 	events  []store.Event
 	fresh   []*memory.Sealed // of the commit that is made
 	arena   []byte           // values of that commit
@@ -115,6 +115,7 @@ func (s *Store) open() error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
+	_ = remove(s.path + compactSuffix) // of one that was interrupted
 	s.db, s.m, s.epoch = db, l.m, l.epoch
 	s.commits, s.ceiling, s.down = l.state.commits, l.state.ceiling, l.state.down
 	return nil

@@ -71,7 +71,7 @@ func create(path string) error {
 		return err
 	}
 	fresh := path + ".new"
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := remove(fresh); err != nil {
 		return err
 	}
 	db, err := bbolt.Open(fresh, 0o600, boltOptions(false))
@@ -117,10 +117,31 @@ func openFile(path string, readOnly bool) (*bbolt.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := judge(db, path); err != nil {
+	if err = judge(db, path); err == nil && !readOnly {
+		err = settle(path)
+	}
+	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
+}
+
+// settle writes the two pages that say which state the file has as they are, and lets all of the file last. They may be
+// known to the system alone: a process was killed before it could sync them, or that failed and the system gave up on them.
+// The next commit overwrites pages that only the state before those needs, which may be the one on the disk.
+func settle(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	metas := make([]byte, 2*pageSize)
+	if _, err = f.ReadAt(metas, 0); err == nil {
+		_, err = f.WriteAt(metas, 0)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // judge answers whether a database is one of ours, of a format that this build reads.
@@ -147,7 +168,7 @@ type state struct {
 	commits uint64 // rises with each commit
 	seq     uint64 // highest of a job so far
 	ceiling uint64 // no session has a number above
-	down    uint64 // ns that the store was closed in all its life
+	down    uint64 // ns by which the clock moved while the store was closed, in all its life; back as well, modulo 2^64
 	at      int64  // of the commit, epoch ns
 }
 

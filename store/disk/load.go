@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"pushrelay/store"
 	"pushrelay/store/memory"
 )
 
@@ -37,10 +38,11 @@ func (s *Store) read(tx *bbolt.Tx, l *loaded, now time.Time) (err error) {
 		return &ForeignError{Path: s.path, Reason: "its state can't be read"}
 	}
 	if at := l.state.at; at != 0 {
-		l.state.down += uint64(max(0, now.UnixNano()-at))
+		l.state.down += uint64(now.UnixNano() - at)
 	}
 	known := newSharer()
 	last := uint64(0)
+	longest := max(s.set.WithDefaults().ResultRetention, store.TombstoneMax)
 	err = tx.Bucket([]byte(jobBucket)).ForEach(func(k, v []byte) error {
 		if len(k) != 8 {
 			s.observer.Unreadable(0, errUnreadable)
@@ -48,6 +50,9 @@ func (s *Store) read(tx *bbolt.Tx, l *loaded, now time.Time) (err error) {
 		}
 		last = binary.BigEndian.Uint64(k)
 		r, err := decodeRecord(last, v, known, l.state.down)
+		if r.State == store.Done { // a clock that was ahead mustn't keep it for longer than it may stay
+			r.KeepUntil = min(r.KeepUntil, now.Add(longest).UnixNano())
+		}
 		if err == nil && !l.m.Load(r) {
 			err = errTwice
 		}

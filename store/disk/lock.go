@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 )
 
 const (
@@ -20,9 +21,12 @@ const (
 // lock makes this process the only one that has the folder. What it writes into the file says who it is.
 func lock(ctx context.Context, dir string) (*os.File, error) {
 	path := filepath.Join(dir, lockName)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
+	}
+	if info, err := os.Stat(dir); err == nil && os.Geteuid() == 0 {
+		_ = give(f, info)
 	}
 	for end := time.Now().Add(lockWait); ; {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -34,9 +38,9 @@ func lock(ctx context.Context, dir string) (*os.File, error) {
 			return nil, fmt.Errorf("locking %s: %w", path, err)
 		}
 		if time.Now().After(end) {
-			holder, _ := os.ReadFile(path)
+			holder := holderOf(f)
 			_ = f.Close()
-			return nil, &LockedError{Path: dir, Holder: strings.TrimSpace(string(holder))}
+			return nil, &LockedError{Path: dir, Holder: holder}
 		}
 		select {
 		case <-time.After(lockStep):
@@ -47,14 +51,24 @@ func lock(ctx context.Context, dir string) (*os.File, error) {
 	}
 	host, _ := os.Hostname()
 	who := fmt.Sprintf("process %d on %s since %s\n", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339))
-	if err = f.Truncate(0); err == nil {
-		_, err = f.WriteAt([]byte(who), 0)
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
+	if f.Truncate(0) == nil {
+		_, _ = f.WriteAt([]byte(who), 0) // a full disk has no room for it, and is no reason not to begin
 	}
 	return f, nil
+}
+
+// maxHolder bounds what is read of a holder: anybody may have written to the file.
+const maxHolder = 256
+
+// holderOf answers what the holder of a lock wrote of itself, "" for what none of ours wrote.
+func holderOf(f *os.File) string {
+	b := make([]byte, maxHolder)
+	n, _ := f.ReadAt(b, 0)
+	who := strings.TrimSpace(string(b[:n]))
+	if strings.ContainsFunc(who, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return ""
+	}
+	return who
 }
 
 // unlock gives the folder back. The file stays: whoever waits for it has it open.

@@ -90,6 +90,7 @@ func (s *Store) wait(ctx context.Context, o *op) error {
 	case <-ctx.Done():
 	}
 	if o.state.CompareAndSwap(waiting, withdrawn) {
+		o.run, o.want = nil, nil // while the file can't be written it stays in the queue, and mustn't keep its envelope
 		return ctx.Err()
 	}
 	return <-o.done

@@ -72,11 +72,13 @@ func (s *Store) lend(t *text) error {
 	if s.db == nil || s.out.dead {
 		return store.ErrUnavailable
 	}
-	tx, err := s.db.Begin(false)
+	err := guard(func() (err error) {
+		t.tx, err = s.db.Begin(false)
+		return err
+	})
 	if err != nil {
 		return store.ErrUnavailable
 	}
-	t.tx = tx
 	return nil
 }
 

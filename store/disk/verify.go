@@ -38,6 +38,7 @@ type walker struct {
 	f    *os.File
 	page int64
 	high uint64   // pages at and beyond hold nothing
+	free uint64   // page of the list of free ones; noFreelist when there is none
 	seen []uint64 // a bit a page
 	used int64
 }
@@ -69,7 +70,11 @@ func verify(path string) (v verified, err error) {
 	if err := w.tree(root, nil, nil, 0); err != nil {
 		return v, foreign("it is damaged: %v", err)
 	}
-	return verified{used: w.used + 2*w.page}, nil
+	v.used = w.used + 2*w.page
+	if err := w.freelist(); err != nil {
+		return v, foreign("it is damaged: %v", err)
+	}
+	return v, nil
 }
 
 var errNotBolt = errors.New("it isn't a database of this store")
@@ -94,7 +99,7 @@ func newWalker(f *os.File, size int64) (root uint64, w *walker, err error) {
 		}
 		if tx := order.Uint64(m[48:]); w == nil || tx > newest {
 			newest, root = tx, order.Uint64(m[16:])
-			w = &walker{f: f, page: pageSize, high: order.Uint64(m[40:])}
+			w = &walker{f: f, page: pageSize, free: order.Uint64(m[32:]), high: order.Uint64(m[40:])}
 		}
 	}
 	if w == nil {
