@@ -398,6 +398,20 @@ func TestAFailingControlPlaneIsLeftAlone(t *testing.T) {
 	})
 }
 
+// A claim whose question is out when the hub ends isn't left waiting for its answer.
+func TestTheEndAnswersHeldClaims(t *testing.T) {
+	inPlanned(t, Settings{}, func(w *world, p *plane) {
+		p.hold = make(chan struct{})
+		site := w.site2()
+		c := w.claimIn(wire.Dialect2, "d1", 1, time.Hour)
+		site.publish("ada", "j")
+		c.hangUp()
+		require.False(t, c.over(), "the question is out")
+		w.stop()
+		require.True(t, c.over())
+	})
+}
+
 func TestGrantConfigIsChecked(t *testing.T) {
 	key := newParty(t, "control plane").key
 	for name, c := range map[string]struct {

@@ -90,39 +90,28 @@ func (a *Asker) Open() bool {
 
 func (a *Asker) openLocked() bool { return a.fails == 0 || !time.Now().Before(a.shut) }
 
-// Submit asks for what one runner claimed, at most wire.MaxGrantJobs jobs; done gets a verdict for each, in order, on a
-// goroutine of the Asker's. After Close it is never called. Submit doesn't block.
+// Submit asks for what one runner claimed, at most wire.MaxGrantJobs jobs; done gets a verdict for each, in order, once, on a
+// goroutine of the Asker's, or after Close on the caller's. Submit doesn't block on anything else.
 func (a *Asker) Submit(r *wire.GrantRunner, done func([]Verdict)) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		return
+	closed := a.closed
+	if !closed {
+		a.line = append(a.line, question{r, time.Now(), done})
+		if a.workers < a.cfg.Parallel {
+			a.workers++
+			a.wg.Go(a.work)
+		}
 	}
-	a.line = append(a.line, question{r, time.Now(), done})
-	if a.workers < a.cfg.Parallel {
-		a.workers++
-		a.wg.Go(a.work)
+	a.mu.Unlock()
+	if closed {
+		done(make([]Verdict, len(r.Jobs)))
 	}
 }
 
-// Ask is Submit that waits: for the answer, or for the end of ctx or of the Asker, which decline.
-func (a *Asker) Ask(ctx context.Context, r *wire.GrantRunner) []Verdict {
-	answer := make(chan []Verdict, 1)
-	a.Submit(r, func(v []Verdict) { answer <- v })
-	select {
-	case v := <-answer:
-		return v
-	case <-ctx.Done():
-	case <-a.ctx.Done():
-	}
-	return make([]Verdict, len(r.Jobs))
-}
-
-// Close ends all requests and waits for what runs.
+// Close ends all requests and declines whatever waits; it returns when everybody was told.
 func (a *Asker) Close() {
 	a.mu.Lock()
 	a.closed = true
-	a.line = nil
 	if a.reopen != nil {
 		a.reopen.Stop()
 	}
@@ -146,11 +135,11 @@ func (a *Asker) work() {
 }
 
 // next takes the oldest questions, as many as fit into one request; those that waited too long, or that come while the
-// endpoint fails, are late. Nothing ends the worker.
+// endpoint fails or after Close, are late. Nothing ends the worker.
 func (a *Asker) next() (batch, late []question) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	open := a.openLocked()
+	open := a.openLocked() && !a.closed
 	jobs, n := 0, 0
 	for _, q := range a.line {
 		if !open || time.Since(q.at) > a.cfg.Timeout {
@@ -189,9 +178,6 @@ func (a *Asker) ask(batch []question) {
 	ctx, cancel := context.WithTimeout(a.ctx, a.cfg.Timeout)
 	answers, err := a.cfg.Endpoint.Ask(ctx, runners)
 	cancel()
-	if a.ctx.Err() != nil {
-		return // closed
-	}
 	if err != nil {
 		a.failed(err)
 		a.deny(batch)

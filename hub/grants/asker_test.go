@@ -152,9 +152,16 @@ func inBubble(t *testing.T, change func(*Config), f func(t *testing.T, p *plane,
 	})
 }
 
+// answer asks and waits.
+func answer(a *Asker, r *wire.GrantRunner) []Verdict {
+	answer := make(chan []Verdict, 1)
+	a.Submit(r, func(v []Verdict) { answer <- v })
+	return <-answer
+}
+
 func TestGoodGrantsPass(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, p *plane, a *Asker, c *tally) {
-		got := a.Ask(t.Context(), runnerOf("r", "l1", "l2"))
+		got := answer(a, runnerOf("r", "l1", "l2"))
 		require.Len(t, got, 2)
 		for i, v := range got {
 			require.NotNil(t, v.Grant)
@@ -215,7 +222,7 @@ func TestWorthlessAnswersFailClosed(t *testing.T) {
 						c.spoil(p, answer)
 					}
 				}
-				got := a.Ask(t.Context(), runnerOf("r", "l1", "l2"))
+				got := answer(a, runnerOf("r", "l1", "l2"))
 				require.Len(t, got, 2)
 				assert.Equal(t, c.want == Signed, got[0].Grant != nil)
 				assert.Equal(t, c.never, got[0].Never)
@@ -237,12 +244,12 @@ func TestWorthlessGrantsDontFloodTheLog(t *testing.T) {
 	var log bytes.Buffer
 	inBubble(t, func(cfg *Config) { cfg.Log, cfg.Key = zerolog.New(&log), newPlane(t).key() }, func(t *testing.T, _ *plane, a *Asker, c *tally) {
 		for i := range 100 {
-			a.Ask(t.Context(), runnerOf("r", fmt.Sprint(i)))
+			answer(a, runnerOf("r", fmt.Sprint(i)))
 		}
 		assert.Equal(t, 100, c.of(Invalid))
 		assert.Equal(t, 1, strings.Count(log.String(), "grant-invalid"))
 		<-time.After(warnEvery)
-		a.Ask(t.Context(), runnerOf("r", "last"))
+		answer(a, runnerOf("r", "last"))
 		assert.Equal(t, 2, strings.Count(log.String(), "grant-invalid"))
 	})
 }
@@ -333,10 +340,10 @@ func TestAFailingEndpointIsAskedSeldom(t *testing.T) {
 		p.err = errors.New("down")
 		began := time.Now()
 		for time.Since(began) < 5*time.Minute {
-			a.Ask(t.Context(), runnerOf("r", "l"))
+			answer(a, runnerOf("r", "l"))
 			assert.False(t, a.Open())
 			before := len(p.requests())
-			a.Ask(t.Context(), runnerOf("r", "l"))
+			answer(a, runnerOf("r", "l"))
 			assert.Len(t, p.requests(), before, "not asked while it is shut")
 			<-again
 			assert.True(t, a.Open())
@@ -346,39 +353,36 @@ func TestAFailingEndpointIsAskedSeldom(t *testing.T) {
 		p.mu.Lock()
 		p.err = nil
 		p.mu.Unlock()
-		assert.NotNil(t, a.Ask(t.Context(), runnerOf("r", "l"))[0].Grant)
+		assert.NotNil(t, answer(a, runnerOf("r", "l"))[0].Grant)
 		assert.Contains(t, log.String(), "grants-working")
 		p.mu.Lock()
 		p.err = errors.New("down again")
 		p.mu.Unlock()
-		a.Ask(t.Context(), runnerOf("r", "l"))
+		answer(a, runnerOf("r", "l"))
 		at := time.Now()
 		<-again
 		assert.LessOrEqual(t, time.Since(at), shutFirst, "patience begins anew")
 	})
 }
 
-func TestAskGivesUpWithItsCaller(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, p *plane, a *Asker, _ *tally) {
-		p.hold = make(chan struct{})
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		began := time.Now()
-		assert.Equal(t, []Verdict{{}, {}}, a.Ask(ctx, runnerOf("r", "l1", "l2")))
-		assert.Equal(t, 100*time.Millisecond, time.Since(began))
-	})
-}
-
-func TestCloseEndsWhatWaits(t *testing.T) {
+// Whoever waits at the end is told: a polled claim waits for it.
+func TestCloseDeclinesWhatWaits(t *testing.T) {
 	inBubble(t, func(cfg *Config) { cfg.Parallel = 1 }, func(t *testing.T, p *plane, a *Asker, _ *tally) {
 		p.hold = make(chan struct{})
+		var told sync.WaitGroup
 		for i := range 3 {
-			a.Submit(runnerOf("r", fmt.Sprint(i)), func([]Verdict) { t.Error("nobody is told after the end") })
+			told.Add(1)
+			a.Submit(runnerOf("r", fmt.Sprint(i)), func(v []Verdict) {
+				assert.Equal(t, []Verdict{{}}, v)
+				told.Done()
+			})
 		}
 		synctest.Wait()
 		a.Close()
-		assert.Equal(t, []Verdict{{}}, a.Ask(t.Context(), runnerOf("r", "late")))
+		told.Wait()
+		assert.Equal(t, []Verdict{{}}, answer(a, runnerOf("r", "late")))
 		a.Close()
+		assert.Len(t, p.requests(), 1)
 	})
 }
 

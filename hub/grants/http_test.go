@@ -54,7 +54,7 @@ func TestHTTPAsksAsDescribed(t *testing.T) {
 		a, err := New(Config{Endpoint: h, Key: p.key(), Now: time.Now, Timeout: 10 * time.Second})
 		require.NoError(t, err)
 		defer a.Close()
-		for _, v := range a.Ask(t.Context(), runnerOf("r", "l1", "l2", "l3")) {
+		for _, v := range answer(a, runnerOf("r", "l1", "l2", "l3")) {
 			assert.NotNil(t, v.Grant)
 		}
 	})
@@ -131,7 +131,7 @@ func TestHTTPSlowAnswers(t *testing.T) {
 				a, err := New(Config{Endpoint: h, Key: newPlane(t).key(), Now: time.Now, Timeout: 50 * time.Millisecond, Told: c.told})
 				require.NoError(t, err)
 				defer a.Close()
-				assert.Equal(t, []Verdict{{}}, a.Ask(t.Context(), runnerOf("r", "l")))
+				assert.Equal(t, []Verdict{{}}, answer(a, runnerOf("r", "l")))
 				assert.Equal(t, 1, c.of(Failed))
 			})
 		})
