@@ -108,6 +108,8 @@ func (h *Hub) PollClaim(ctx context.Context, c session.Call, r *wire.ClaimReques
 	h.reg.addClaim(d)
 	defer h.reg.removeClaim(d)
 	switch {
+	case h.polls.replayed(dev.Runner, c.Signature):
+		hold = 0 // its daemon has the answer to it, and whoever sends it again would only keep jobs from others
 	case d.told.Load() != h.polls.applied.Load():
 		// The sites changed since it was told of them: it would refuse the jobs of those that it doesn't know, for good.
 		h.polls.forgive(dev.Runner)

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"strconv"
 	"testing/synctest"
 	"time"
 
@@ -69,7 +70,8 @@ func (p *polled) text(written bool) []byte {
 }
 
 func (w *world) call(name string, d wire.Dialect) session.Call {
-	return session.Call{Caller: name, Dialect: d, Key: w.party(name).key}
+	w.ids++
+	return session.Call{Caller: name, Dialect: d, Key: w.party(name).key, Signature: strconv.Itoa(w.ids)}
 }
 
 func (w *world) claimIn(d wire.Dialect, name string, most int, hold time.Duration) *polled {
@@ -110,16 +112,13 @@ func (p *polled) jobs(written bool) []wire.ClaimedJob {
 }
 
 func (w *world) fetch(name string, g wire.Grant, hold time.Duration) *polled {
-	r := &wire.FetchRequest{RunnerID: name, Grant: g}
-	return w.poll(func(ctx context.Context) (session.Answer, error) {
-		return w.hub.PollFetch(ctx, w.call(name, wire.Dialect0), r, hold)
-	})
+	r, call := &wire.FetchRequest{RunnerID: name, Grant: g}, w.call(name, wire.Dialect0)
+	return w.poll(func(ctx context.Context) (session.Answer, error) { return w.hub.PollFetch(ctx, call, r, hold) })
 }
 
 func (w *world) pending(hold time.Duration) *polled {
-	return w.poll(func(ctx context.Context) (session.Answer, error) {
-		return w.hub.PollPending(ctx, w.call("shop", wire.Dialect0), hold)
-	})
+	call := w.call("shop", wire.Dialect0)
+	return w.poll(func(ctx context.Context) (session.Answer, error) { return w.hub.PollPending(ctx, call, hold) })
 }
 
 // seals reads a pending's answer.
@@ -132,9 +131,8 @@ func (p *polled) seals(written bool) []wire.SealJob {
 
 func (w *world) results(written bool) []wire.ResultJob {
 	w.t.Helper()
-	p := w.poll(func(ctx context.Context) (session.Answer, error) {
-		return w.hub.PollResults(ctx, w.call("shop", wire.Dialect0))
-	})
+	call := w.call("shop", wire.Dialect0)
+	p := w.poll(func(ctx context.Context) (session.Answer, error) { return w.hub.PollResults(ctx, call) })
 	r, err := wire.ParseResultsResponse(p.text(written))
 	require.NoError(w.t, err)
 	return r.Jobs

@@ -2,12 +2,15 @@ package hub
 
 import (
 	"context"
+	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"pushrelay/hub/projection"
 	"pushrelay/store"
+	"pushrelay/wire"
 )
 
 // polls is what the hub remembers between the requests of clients that poll. All of it may be lost: it costs a question
@@ -15,6 +18,8 @@ import (
 type polls struct {
 	// applied is the generation of the projection that is applied, or being applied.
 	applied atomic.Uint64
+
+	seed maphash.Seed
 
 	mu      sync.Mutex
 	runners map[string]*polledRunner
@@ -30,9 +35,23 @@ type polledRunner struct {
 	seen    time.Time
 	used    time.Time
 	cools   map[store.Route]*coolness // of its last claim; whoever claims for it has them meanwhile
+	claims  []signedClaim             // that are still fresh
 	results int                       // requests that report results, under way
 	idle    chan struct{}             // closed when there are none any more; nil: nobody waits for that
 }
+
+// signedClaim is a claim that was served, by its signature's hash.
+type signedClaim struct {
+	hash uint64
+	at   time.Time
+}
+
+// Claims are remembered for as long as they are fresh, wherever in its time the caller's clock is, and no more than a daemon
+// could want to send in that time.
+const (
+	claimFresh  = 2 * wire.MaxSkewMs * time.Millisecond
+	maxReplayed = 2048
+)
 
 // fetchWait is a request that waits for a payload.
 type fetchWait struct{ moved chan struct{} }
@@ -42,6 +61,7 @@ const runnerIdle = 10 * time.Minute
 
 func (p *polls) init(generation uint64) {
 	p.applied.Store(generation)
+	p.seed = maphash.MakeSeed()
 	p.runners, p.leases = map[string]*polledRunner{}, map[string]string{}
 	p.fetches, p.waiting = map[string][]*fetchWait{}, map[*fetchWait]struct{}{}
 }
@@ -98,6 +118,24 @@ func (p *polls) cooled(runner string, cools map[store.Route]*coolness) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.runner(runner).cools = cools
+}
+
+// replayed notes a claim, and reports whether it was served before.
+func (p *polls) replayed(runner, signature string) bool {
+	c := signedClaim{maphash.String(p.seed, signature), time.Now()}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.runner(runner)
+	old := 0
+	for old < len(r.claims) && (since(r.claims[old].at) > claimFresh || len(r.claims)-old >= maxReplayed) {
+		old++
+	}
+	r.claims = slices.Delete(r.claims, 0, old)
+	if slices.ContainsFunc(r.claims, func(o signedClaim) bool { return o.hash == c.hash }) {
+		return true
+	}
+	r.claims = append(r.claims, c)
+	return false
 }
 
 // forgive lets the runner's next claim through: if it doesn't ask here for its sites, it asks elsewhere.

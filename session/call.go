@@ -13,6 +13,8 @@ type Call struct {
 	Caller  string            // runner or site id
 	Dialect wire.Dialect      // that the request declared
 	Key     ed25519.PublicKey // that signed it
+	// Signature names the request: who sends it again sends the same. Never logged.
+	Signature string
 }
 
 // Answer is what a call is answered: the pieces of Body, one after the other, then what More answers until it answers none.

@@ -81,7 +81,7 @@ func (q *request) verify() error {
 	}
 	for _, key := range q.who.Keys {
 		if wire.VerifySignature(key, endpoint, q.Caller, q.issuedAt, q.body.text, q.http.Header.Get(headerSignature)) == nil {
-			q.Key = key
+			q.Key, q.Signature = key, q.http.Header.Get(headerSignature)
 			break
 		}
 	}
