@@ -52,6 +52,8 @@ bench: build ## the figures of docs/performance.md
 	./$(BIN) bench latency
 	./$(BIN) bench idle
 	./$(BIN) bench storm
+	./$(BIN) bench poll
+	./$(BIN) bench poll --held 10000
 	./$(BIN) bench store
 	./$(BIN) bench lifecycle --store disk
 

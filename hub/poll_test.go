@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pushrelay/hub/projection"
+	"pushrelay/session"
 	"pushrelay/store"
 	"pushrelay/wire"
 )
@@ -74,6 +75,29 @@ func TestPolledClaimOfAClientThatIsGone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A claim that somebody else sends again would keep jobs from others that its daemon never hears of.
+func TestPolledClaimThatIsReplayed(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		site := w.site("shop")
+		call, r := w.call("d1", wire.Dialect0), &wire.ClaimRequest{RunnerID: "d1", Max: 1}
+		var err error
+		r.Capabilities, err = wire.ParseCapabilities(wire.Dialect0, []byte(capabilities0))
+		require.NoError(t, err)
+		claim := func(hold time.Duration) *polled {
+			return w.poll(func(ctx context.Context) (session.Answer, error) { return w.hub.PollClaim(ctx, call, r, hold) })
+		}
+		site.enqueue("a", "b", "c")
+		require.Len(t, claim(0).jobs(true), 1)
+		require.Len(t, claim(0).jobs(true), 1, "a daemon may ask twice within a millisecond")
+		for range 3 {
+			w.advance(time.Minute)
+			require.Empty(t, claim(long).jobs(true))
+		}
+		call.Signature = "another"
+		require.Len(t, claim(0).jobs(true), 1)
+	})
 }
 
 // Whatever is claimed for one held claim at the same time is in its one answer.

@@ -50,6 +50,7 @@ type signedClaim struct {
 // could want to send in that time.
 const (
 	claimFresh  = 2 * wire.MaxSkewMs * time.Millisecond
+	claimTwice  = time.Second // within it, claims of one millisecond are what they seem to be
 	maxReplayed = 2048
 )
 
@@ -120,7 +121,8 @@ func (p *polls) cooled(runner string, cools map[store.Route]*coolness) {
 	p.runner(runner).cools = cools
 }
 
-// replayed notes a claim, and reports whether it was served before.
+// replayed notes a claim, and reports whether the same one was served before. A daemon that asks several times within a
+// millisecond signs the same, so only what comes later is a replay.
 func (p *polls) replayed(runner, signature string) bool {
 	c := signedClaim{maphash.String(p.seed, signature), time.Now()}
 	p.mu.Lock()
@@ -131,8 +133,8 @@ func (p *polls) replayed(runner, signature string) bool {
 		old++
 	}
 	r.claims = slices.Delete(r.claims, 0, old)
-	if slices.ContainsFunc(r.claims, func(o signedClaim) bool { return o.hash == c.hash }) {
-		return true
+	if i := slices.IndexFunc(r.claims, func(o signedClaim) bool { return o.hash == c.hash }); i >= 0 {
+		return c.at.Sub(r.claims[i].at) > claimTwice
 	}
 	r.claims = append(r.claims, c)
 	return false

@@ -15,8 +15,8 @@ import (
 type Poll struct {
 	Output
 	Depths  []int   `default:"100,1000,10000" name:"depth" help:"Jobs open at once, 1 to 100,000; repeat it for several. Each is measured by itself."`
-	Sites   int     `default:"8" help:"Sites, 1 to 64."`
-	Daemons int     `default:"32" help:"Daemons, 1 to 1,024; each of its own owner, and each owner consents to each site."`
+	Sites   int     `default:"4" help:"Sites, 1 to 64."`
+	Daemons int     `default:"8" help:"Daemons, 1 to 1,024; each of its own owner, and each owner consents to each site."`
 	Slots   int     `default:"8" help:"Jobs that a daemon takes at once, 1 to 64."`
 	Seconds float64 `default:"4" help:"Time of each measurement, 0.1 to 120."`
 	Rounds  int     `default:"3" help:"Measurements of each depth, in turns, 1 to 20; medians are shown."`
@@ -60,6 +60,7 @@ type pollFigure struct {
 
 	requests float64 // a life
 	time     float64 // of the relay's processor for one request, in us
+	life     float64 // and for a life
 }
 
 // MarshalJSON is the list.
@@ -67,19 +68,26 @@ func (f *pollFigures) MarshalJSON() ([]byte, error) { return wire.Encode(f.depth
 
 func (f *pollFigures) rows() [][2]string {
 	var rows [][2]string
-	least, most := f.depths[0].Lives, f.depths[0].Lives
+	apart := func(value func(d pollFigure) float64) string {
+		least, most := value(f.depths[0]), value(f.depths[0])
+		for _, d := range f.depths {
+			least, most = min(least, value(d)), max(most, value(d))
+		}
+		return text(100*(most-least)/most, 1)
+	}
 	check := float64(f.check) / float64(time.Microsecond)
 	for _, d := range f.depths {
-		least, most = min(least, d.Lives), max(most, d.Lives)
 		rows = append(rows,
 			[2]string{fmt.Sprintf("lives a second, %d open", d.Depth), text(d.Lives, 0)},
 			[2]string{"a request, median and p99, ms", text(d.Median, 3) + "  " + text(d.P99, 3)},
 			[2]string{"requests a life", text(d.requests, 2)},
 			[2]string{"processor time a request, relay, us", text(d.time, 1)},
-			[2]string{"of which the signature check, %", text(100*check/d.time, 0)})
+			[2]string{"of which the signature check, %", text(100*check/d.time, 0)},
+			[2]string{"processor time a life, relay, us", text(d.life, 0)})
 	}
 	return append(rows,
-		[2]string{"depths apart, %", text(100*(most-least)/most, 1)},
+		[2]string{"depths apart, %", apart(func(d pollFigure) float64 { return d.Lives })},
+		[2]string{"the same by processor time, %", apart(func(d pollFigure) float64 { return d.life })},
 		[2]string{"a signature check, us", text(check, 1)})
 }
 
@@ -123,12 +131,13 @@ func (c *Poll) measure(ctx context.Context) (figure, error) {
 			P99:      of(func(f pollFigure) float64 { return f.P99 }, 3),
 			requests: of(func(f pollFigure) float64 { return f.requests }, 2),
 			time:     of(func(f pollFigure) float64 { return f.time }, 1),
+			life:     of(func(f pollFigure) float64 { return f.life }, 1),
 		})
 	}
 	return found, nil
 }
 
-// signatureCheck is what one costs on this machine, over a body of a usual claim's length.
+// signatureCheck is the processor time of one on this machine, over a body of a usual claim's length.
 func signatureCheck(p *party) time.Duration {
 	const checks = 2000
 	key, err := p.keys.Public().Key()
@@ -138,13 +147,20 @@ func signatureCheck(p *party) time.Duration {
 	body := claimBody(p, 8)
 	at := time.Now().UnixMilli()
 	sig := p.keys.SignRequest("claim", p.id, at, body)
-	begin := time.Now()
+	before, err := spent()
+	if err != nil {
+		return 0
+	}
 	for range checks {
 		if wire.VerifyRequest(key, "claim", p.id, at, body, sig, at) != nil {
 			return 0
 		}
 	}
-	return time.Since(begin) / checks
+	after, err := spent()
+	if err != nil {
+		return 0
+	}
+	return time.Duration(after.Spent-before.Spent) / checks
 }
 
 // round measures one depth once, with a relay of its own.
@@ -184,5 +200,6 @@ func (c *Poll) round(ctx context.Context, w *world, envelopes *sealed, depth int
 	return pollFigure{
 		Depth: depth, Lives: cost.perSecond(), Median: ms(percentile(took, 50)), P99: ms(percentile(took, 99)),
 		requests: requests / float64(max(cost.count, 1)), time: float64(cost.server) / float64(time.Microsecond) / max(requests, 1),
+		life: cost.eachServer(),
 	}, nil
 }
