@@ -33,6 +33,7 @@ type plane struct {
 	hold   chan struct{} // not nil: requests wait for it or for their end
 	err    error
 	ids    int
+	delay  time.Duration
 }
 
 func newPlane(t testing.TB) *plane {
@@ -79,8 +80,9 @@ func (p *plane) Ask(ctx context.Context, runners []*wire.GrantRunner) ([]wire.Gr
 	p.asked = append(p.asked, leases)
 	p.running++
 	p.most = max(p.most, p.running)
-	hold, err := p.hold, p.err
+	hold, err, delay := p.hold, p.err, p.delay
 	p.mu.Unlock()
+	<-time.After(delay)
 	defer func() {
 		p.mu.Lock()
 		p.running--
@@ -325,6 +327,32 @@ func TestASilentEndpointDeclinesInTime(t *testing.T) {
 		assert.LessOrEqual(t, p.most, 8)
 		assert.Equal(t, 5_000, c.of(Failed))
 		assert.False(t, a.Open())
+	})
+}
+
+// Nor does one that answers, but slowly, keep anybody waiting longer: what can't be asked in time isn't asked.
+func TestASlowEndpointDeclinesTheRest(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, p *plane, a *Asker, c *tally) {
+		p.delay = 1900 * time.Millisecond
+		began := time.Now()
+		var done sync.WaitGroup
+		var longest time.Duration
+		var mu sync.Mutex
+		for i := range 5_000 {
+			done.Add(1)
+			a.Submit(runnerOf(fmt.Sprint("r", i), fmt.Sprint("l", i)), func([]Verdict) {
+				defer done.Done()
+				mu.Lock()
+				defer mu.Unlock()
+				longest = max(longest, time.Since(began))
+			})
+		}
+		done.Wait()
+		assert.LessOrEqual(t, longest, a.Within())
+		assert.Positive(t, c.of(Signed))
+		assert.Positive(t, c.of(Failed))
+		assert.Equal(t, 5_000, c.of(Signed)+c.of(Failed))
+		assert.True(t, a.Open(), "it works")
 	})
 }
 

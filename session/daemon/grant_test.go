@@ -231,6 +231,18 @@ func TestAGrantIsTakenOnce(t *testing.T) {
 	}
 }
 
+// A second copy of an offer isn't a second use of its grant.
+func TestACopyOfAnOfferIsNoReuse(t *testing.T) {
+	inGrantWorld(t, nil, func(w *grantWorld) {
+		s := w.stub("a")
+		g := w.signed(&s, nil)
+		w.push1(s, "lease-a", g)
+		w.push1(s, "lease-a", g)
+		assert.Equal(t, []wire.Grant{grant("a")}, w.accepted())
+		assert.Empty(t, w.released())
+	})
+}
+
 // Two offers with one grant at once: one of them is accepted.
 func TestTheSameGrantTwiceAtOnce(t *testing.T) {
 	inGrantWorld(t, nil, func(w *grantWorld) {

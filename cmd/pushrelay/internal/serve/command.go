@@ -25,6 +25,7 @@ func (Command) Help() string {
   pushrelay serve --projection projection.json --data jobs
   pushrelay serve --projection projection.json --store memory --public-url http://127.0.0.1:8080
   pushrelay serve --projection /etc/pushrelay/projection.json --data /var/lib/pushrelay --public-url https://relay.example.org
+  pushrelay serve --config serve.json --verification-url https://control.example.org/devices
   PUSHRELAY_LEASE=2m pushrelay serve --config /etc/pushrelay/serve.json
   pushrelay serve --config serve.json --check-config
 
@@ -33,6 +34,8 @@ Jobs in flight are kept in --data, on disk before anything is acknowledged; a re
 The projection is read again when its file changes and at SIGHUP; one that can't be used is reported and the old one stays. PUT /projection on the admin listener replaces it too, until the file changes or the relay starts again: the last one that arrived is in force, and with a "version" only a higher one replaces what is in force.
 
 SIGTERM and SIGINT drain: unready at once, sessions are told to move, heartbeats and results go on, and the process exits 0 before --drain-limit. A second signal ends it at once with 130.
+
+With --verification-url devices that poll are paired by a code; with --control-plane-key and --grant-url the control plane has a say in each job. docs/operation.md tells what it is asked.
 
 Behind a proxy, --public-url is the URL that clients dial.`
 }
