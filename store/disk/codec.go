@@ -97,7 +97,23 @@ func appendRecord(b []byte, r *memory.Record, down uint64) []byte {
 	if flags&flagShun != 0 {
 		b = appendShun(b, r.Shun)
 	}
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[from:], castagnoli))
+	var key [8]byte
+	binary.BigEndian.PutUint64(key[:], r.Seq)
+	return appendSum(b, from, key[:])
+}
+
+// appendSum ends a value, which begins at from, with a checksum of it and of the key that it stands under.
+func appendSum(b []byte, from int, key []byte) []byte {
+	return binary.LittleEndian.AppendUint32(b, crc32.Update(crc32.Checksum(b[from:], castagnoli), castagnoli, key))
+}
+
+// checked answers a value without its checksum; false when that isn't right.
+func checked(key, v []byte) ([]byte, bool) {
+	if len(v) < 4 {
+		return nil, false
+	}
+	body, sum := v[:len(v)-4], binary.LittleEndian.Uint32(v[len(v)-4:])
+	return body, crc32.Update(crc32.Checksum(body, castagnoli), castagnoli, key) == sum
 }
 
 func appendGrant(b []byte, r *memory.Record) []byte {

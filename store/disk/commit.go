@@ -147,7 +147,7 @@ func (s *Store) putStreak(streaks *bbolt.Bucket, c memory.StreakChange) error {
 	if c.Is == nil {
 		return streaks.Delete(key)
 	}
-	return streaks.Put(key, s.keep(func(b []byte) []byte { return appendStreak(b, c.Is) }))
+	return streaks.Put(key, s.keep(func(b []byte) []byte { return appendStreak(b, key, c.Is) }))
 }
 
 // keep answers a value in the arena, where it stays until the commit is over.

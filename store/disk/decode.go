@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
-	"hash/crc32"
 	"math"
 
 	"pushrelay/store"
@@ -15,11 +14,8 @@ import (
 // decodeRecord answers a record without its envelopes' text. It shares with others what known knows. down is how long the
 // store was closed so far; what it was since the record was written is added to its grant.
 func decodeRecord(seq uint64, b []byte, known *sharer, down uint64) (r memory.Record, err error) {
-	if len(b) < 6 || b[0] != recordVersion {
-		return r, errUnreadable
-	}
-	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
-	if crc32.Checksum(body, castagnoli) != sum {
+	body, ok := checked(seqKey(seq), b)
+	if !ok || len(body) < 2 || body[0] != recordVersion {
 		return r, errUnreadable
 	}
 	in := reader{b: body[1:], known: known}

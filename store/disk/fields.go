@@ -151,15 +151,17 @@ func appendStreakKey(b []byte, runner string, q store.Queue) []byte {
 	return append(b, 0)
 }
 
-func appendStreak(b []byte, s *memory.Streak) []byte {
+func appendStreak(b, key []byte, s *memory.Streak) []byte {
+	from := len(b)
 	b = append(b, 1)
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.Row)), uint64(s.Waits))
 	b = binary.AppendVarint(binary.AppendVarint(b, s.Until), s.Touched)
-	return binary.AppendUvarint(b, s.Stamp)
+	return appendSum(binary.AppendUvarint(b, s.Stamp), from, key)
 }
 
 func decodeStreak(k, v []byte) (s memory.Streak, err error) {
-	key, in := reader{b: k}, reader{b: v}
+	body, ok := checked(k, v)
+	key, in := reader{b: k, bad: !ok}, reader{b: body}
 	text := func() string { return string(key.bytes()) }
 	s.Runner, s.Queue.Site, s.Queue.Owner, s.Queue.Kind, s.Queue.Dialect = text(), text(), text(), text(), wire.Dialect(text())
 	s.Queue.Private = key.byte() == 1

@@ -173,11 +173,12 @@ type state struct {
 }
 
 func (s *state) append(b []byte) []byte {
+	from := len(b)
 	b = append(b, 1)
 	for _, n := range []uint64{s.commits, s.seq, s.ceiling, s.down} {
 		b = binary.AppendUvarint(b, n)
 	}
-	return binary.AppendVarint(b, s.at)
+	return appendSum(binary.AppendVarint(b, s.at), from, []byte(stateKey))
 }
 
 // readState answers the state of a file; the zero state before the first commit.
@@ -186,7 +187,8 @@ func readState(tx *bbolt.Tx) (state, error) {
 	if b == nil {
 		return state{}, nil
 	}
-	in := reader{b: b}
+	body, ok := checked([]byte(stateKey), b)
+	in := reader{b: body, bad: !ok}
 	version := in.byte()
 	s := state{commits: in.uint(), seq: in.uint(), ceiling: in.uint(), down: in.uint(), at: in.int()}
 	if in.bad || version != 1 || len(in.b) > 0 {

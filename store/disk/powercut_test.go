@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -239,7 +240,42 @@ func whole(t *testing.T, path string) string {
 	s := &Store{clock: time.Now, path: path, observer: strict{t}}
 	_, err = s.load(db)
 	require.NoError(t, err)
+	require.NoError(t, db.View(func(tx *bbolt.Tx) error { return onlyTexts(tx) }))
 	return holds(t, db)
+}
+
+// onlyTexts verifies that the envelopes of records are there, each whole, and no others.
+func onlyTexts(tx *bbolt.Tx) error {
+	st, err := readState(tx)
+	if err != nil {
+		return err
+	}
+	want := map[string]int64{}
+	known := newSharer()
+	err = tx.Bucket([]byte(jobBucket)).ForEach(func(k, v []byte) error {
+		r, err := decodeRecord(binary.BigEndian.Uint64(k), v, known, st.down)
+		for kind, e := range []*memory.Sealed{r.Payload, r.Result} {
+			if e != nil && e.Bytes > 0 {
+				want[string(chunkKey(r.Seq, byte(kind), 0)[:9])] = e.Bytes
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = tx.Bucket([]byte(envelopeBucket)).ForEach(func(k, v []byte) error {
+		if want[string(k[:9])] -= int64(len(v)); want[string(k[:9])] < 0 {
+			return fmt.Errorf("chunk %x is nobody's", k)
+		}
+		return nil
+	})
+	for k, left := range want {
+		if left != 0 {
+			return fmt.Errorf("%d bytes of %x are missing: %w", left, k, err)
+		}
+	}
+	return err
 }
 
 // strict wants no record that can't be read.
