@@ -85,7 +85,7 @@ func TestServeSettings(t *testing.T) {
 		"bytes-per-site": {"10MiB", "20MiB", "30MiB"}, "unsealed": {"1", "2", "3"}, "budget": {"10MiB", "20MiB", "30MiB"},
 		"max-sessions": {"10", "20", "30"}, "max-handshakes": {"100", "200", "300"}, "max-per-address": {"10", "20", "30"},
 		"accept-per-second": {"10", "20", "30"}, "drain-window": {"1s", "2s", "3s"}, "drain-limit": {"10s", "20s", "30s"},
-		"admin-listen": {"127.0.0.1:4", "127.0.0.1:5", "off"}, "public-url": {"http://a", "http://b", "http://c"},
+		"admin-listen": {"127.0.0.1:4", "127.0.0.1:5", "127.0.0.1:6"}, "public-url": {"http://a", "http://b", "http://c"},
 		"origin": {"http://a", "http://b", "http://c"}, "trusted-proxy": {"10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"},
 		"hold-claim": {"1s", "2s", "0s"}, "hold-fetch": {"1s", "2s", "0s"}, "hold-pending": {"1s", "2s", "0s"},
 		"admin-host": {"a", "b", "c"}, "store": {"memory", "disk", "memory"},

@@ -26,10 +26,14 @@ type ControlPlane struct {
 	GrantToken   string        `help:"File with a bearer token for that endpoint." name:"grant-token-file" type:"path" placeholder:"FILE" group:"Control plane"`
 }
 
-func (c *ControlPlane) validated(set hub.Settings) error {
+func (c *ControlPlane) validated(all *Settings) error {
+	set := all.hubSettings()
 	if c.VerificationURL != "" {
 		if u, err := url.Parse(c.VerificationURL); err != nil || u.Host == "" || u.User != nil || !oneOf(u.Scheme, "http", "https") {
 			return app.Usagef("--verification-url %q isn't a URL that people can open; write for instance https://control.example.org/devices", c.VerificationURL)
+		}
+		if all.AdminListen == adminOff {
+			return app.Usagef("--verification-url needs the admin listener, where the control plane looks codes up; leave out --admin-listen off")
 		}
 	}
 	if c.GrantTimeout < 100*time.Millisecond || c.GrantTimeout > 10*time.Second {

@@ -51,6 +51,7 @@ func TestControlPlaneSettings(t *testing.T) {
 		"a URL of another scheme":    {ControlPlane{GrantURL: "ftp://control.example.org", Key: key}, "--grant-url"},
 		"a page of another scheme":   {ControlPlane{VerificationURL: "javascript:alert(1)"}, "--verification-url"},
 		"a page without a host":      {ControlPlane{VerificationURL: "/devices"}, "--verification-url"},
+		"codes nobody can look up":   {ControlPlane{VerificationURL: "https://x.example.org/d"}, "--admin-listen"},
 		"a timeout too short":        {ControlPlane{GrantTimeout: 99 * time.Millisecond}, "--grant-timeout"},
 		"a timeout too long":         {ControlPlane{GrantTimeout: 11 * time.Second}, "--grant-timeout"},
 		"a timeout beyond the lease": {ControlPlane{GrantURL: url, Key: key, GrantTimeout: 10 * time.Second}, "--lease"},
@@ -64,8 +65,11 @@ func TestControlPlaneSettings(t *testing.T) {
 				c.set.GrantTimeout = set.GrantTimeout
 			}
 			set.ControlPlane = c.set
-			if c.want == "--lease" {
+			switch c.want {
+			case "--lease":
 				set.Lease = 20 * time.Second
+			case "--admin-listen":
+				set.AdminListen = adminOff
 			}
 			err = set.Validated()
 			if err == nil {

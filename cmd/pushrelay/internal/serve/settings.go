@@ -94,7 +94,7 @@ func (s *Settings) Validated() error {
 		}
 	}
 	_, err := s.proxies()
-	return errors.Join(s.addresses(), s.urls(), s.data(), s.ControlPlane.validated(s.hubSettings()), err)
+	return errors.Join(s.addresses(), s.urls(), s.data(), s.ControlPlane.validated(s), err)
 }
 
 // data refuses what can't be a folder; whether the store in it can be opened is known when it is.
