@@ -16,10 +16,14 @@ func (m *Machine) Sweep() store.Swept {
 	return out
 }
 
+// maxFreed bounds the envelopes' bytes that go with what one Sweep or Claim fires: a medium that keeps them takes long to
+// let them go, and everybody waits for it. The last one may go beyond.
+const maxFreed = 64 << 20
+
 // fire lets at most max due times act, earliest first.
 func (m *Machine) fire(most int) (fired int) {
 	m.grace()
-	for fired < most {
+	for had := m.bytes; fired < most && had-m.bytes < maxFreed; {
 		d := m.dues.top()
 		if d == nil || d.at > m.now {
 			break
