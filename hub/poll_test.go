@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -254,6 +255,29 @@ func TestPendingIsToldOfResults(t *testing.T) {
 			w.advance(time.Second)
 			require.Len(t, w.results(true), 1, "%d", after)
 		}
+	})
+}
+
+// Results beyond 16 MiB, and beyond 64, come with the next call; what is small is written together, what is large alone.
+func TestResultsComeInPortions(t *testing.T) {
+	inWorld(t, Settings{}, func(w *world) {
+		w.results(true)
+		portion := func(name string, n, bytes int, want ...int) {
+			t.Helper()
+			for i := range n {
+				w.publish(name + strconv.Itoa(i))
+				jobs := w.claim("d1", 0).jobs(true)
+				require.Len(t, jobs, 1)
+				w.reportSized("d1", leaseOf(jobs[0]), bytes)
+			}
+			for _, most := range want {
+				assert.Equal(t, most, len(w.results(true)), name)
+			}
+		}
+		portion("large", 5, 5<<20, 3, 2, 0)
+		portion("many", 70, 100, 64, 6, 0)
+		portion("middling", 3, 40<<10, 3, 0)
+		portion("longer", 3, 70<<10, 3, 0)
 	})
 }
 

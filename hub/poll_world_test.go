@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"strconv"
+	"strings"
 	"testing/synctest"
 	"time"
 
@@ -165,9 +166,14 @@ func (w *world) sealFor(job, device string) error {
 	return err
 }
 
-func (w *world) report(name string, g wire.Grant) {
+func (w *world) report(name string, g wire.Grant) { w.reportSized(name, g, 4) }
+
+func (w *world) reportSized(name string, g wire.Grant, bytes int) {
 	w.t.Helper()
-	env, err := wire.ParseEnvelope(w.resultOf(name))
+	env, err := wire.ParseEnvelope(wire.AppendEnvelope(nil, wire.Envelope{
+		RecipientKeyID: w.party("shop").keyID, SenderKeyID: w.party(name).keyID, Direction: wire.DirectionResult,
+		DeadlineAt: time.Now().Add(time.Hour).UnixMilli(),
+	}, strings.Repeat("B", bytes)))
 	require.NoError(w.t, err)
 	r := &wire.ResultRequest{RunnerID: name, Grant: g, Envelope: env, Disposition: wire.DispositionOK}
 	_, err = w.hub.PollResult(w.t.Context(), w.call(name, wire.Dialect0), r)

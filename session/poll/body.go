@@ -21,6 +21,7 @@ const MaxBodyBytes = wire.MaxFrameBytes
 
 const (
 	smallBody   = 64 << 10         // read from anybody; a longer one only from a known caller whose request is fresh
+	smallBytes  = 32 << 20         // of small bodies at once
 	callerBytes = 16 << 20         // of longer bodies of one caller at once
 	bodyChunk   = 32 << 10         // must arrive within bodyStall
 	bodyStall   = 10 * time.Second // as a stream of the push protocol
@@ -33,19 +34,27 @@ type body struct {
 	give []func() // give back what was reserved
 }
 
-// bodies bounds the bytes of bodies: over all by the process's budget, of one caller, and of one address, so that
-// nobody has all of it.
+// bodies bounds the bytes of bodies: long ones by the process's budget, small ones by one of their own, so that no heartbeat
+// waits for megabytes. Each caller, and each address, has a part of them only.
 type bodies struct {
-	budget  *session.Budget
-	callers shares
-	addrs   shares
+	long, small room
+	callers     shares // of long
+}
+
+// room is a budget and what an address may have of it.
+type room struct {
+	budget *session.Budget
+	addrs  shares
+}
+
+func newRoom(budget *session.Budget) room {
+	return room{budget, shares{size: max(budget.Size()/4, MaxBodyBytes), by: map[string]*share{}}}
 }
 
 func newBodies(budget *session.Budget) *bodies {
 	return &bodies{
-		budget:  budget,
+		long: newRoom(budget), small: newRoom(session.NewBudget(smallBytes)),
 		callers: shares{size: callerBytes, by: map[string]*share{}},
-		addrs:   shares{size: max(budget.Size()/4, MaxBodyBytes), by: map[string]*share{}},
 	}
 }
 
@@ -53,6 +62,10 @@ func newBodies(budget *session.Budget) *bodies {
 func (b *bodies) reserve(ctx context.Context, addr, caller string, n int64) (give func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, bodyWait)
 	defer cancel()
+	of := &b.long
+	if caller == "" {
+		of = &b.small
+	}
 	var undo []func()
 	give = func() {
 		for i := len(undo) - 1; i >= 0; i-- {
@@ -62,7 +75,7 @@ func (b *bodies) reserve(ctx context.Context, addr, caller string, n int64) (giv
 	for _, s := range []struct {
 		of  *shares
 		who string
-	}{{&b.callers, caller}, {&b.addrs, addr}} {
+	}{{&b.callers, caller}, {&of.addrs, addr}} {
 		if s.who == "" {
 			continue
 		}
@@ -73,7 +86,7 @@ func (b *bodies) reserve(ctx context.Context, addr, caller string, n int64) (giv
 		}
 		undo = append(undo, back)
 	}
-	held, err := b.budget.Hold(ctx, n)
+	held, err := of.budget.Hold(ctx, n)
 	if err != nil {
 		give()
 		return nil, err

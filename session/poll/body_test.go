@@ -43,30 +43,6 @@ func TestTheLargestEnvelopesPass(t *testing.T) {
 	assert.Equal(t, http.StatusBadRequest, a.status, "one byte over")
 }
 
-// Results beyond 16 MiB, and beyond 64, come with the next call; a large one always fits.
-func TestResultsComeInPortions(t *testing.T) {
-	r := newRig(t)
-	d, s := r.daemon("d1"), r.quiet("shop")
-	portion := func(from, n, size int, want ...int) {
-		t.Helper()
-		for i := range n {
-			id := fmt.Sprintf("job-%d", from+i)
-			s.enqueue(id, "ada")
-			jobs := d.claim(1)
-			require.Len(t, jobs, 1)
-			s.seal(s.pending()[0])
-			require.True(t, ok[wire.ResultResponse](r, d.resultCall(grantOf(jobs[0]), "shop", "ok", size)).Accepted)
-		}
-		for _, most := range want {
-			got := s.results()
-			assert.Len(t, got, most)
-		}
-	}
-	portion(0, 5, 5*mib, 3, 2, 0)
-	portion(100, 70, 100, 64, 6, 0)
-	portion(200, 3, 40<<10, 3, 0)
-}
-
 func TestBodiesThatAreTooLong(t *testing.T) {
 	r := newRig(t)
 	for name, c := range map[string]*call{
@@ -175,27 +151,48 @@ func TestBodiesWaitForRoom(t *testing.T) {
 	require.NoError(t, r.request(t.Context(), half).Write(&text))
 	_, err := conn.Write(text.Bytes()[:text.Len()/2])
 	require.NoError(t, err)
+	s, d := r.site("shop"), r.daemon("d2")
 	for budget.Used() < poll.MaxBodyBytes {
-		_, err := r.try(t.Context(), r.siteGet("shop", "results", "0")) // they need no room
-		require.NoError(t, err)
+		s.results()
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	waits := make(chan error, 1)
+	waits := make(chan answered, 1)
 	go func() {
-		_, err := r.try(ctx, r.daemon("d2").releaseCall("shutdown"))
-		waits <- err
+		a, err := r.try(context.Background(), d.resultCall(wire.Grant{JobID: "j", LeaseID: "l"}, "shop", "ok", mib))
+		assert.NoError(t, err)
+		waits <- a
 	}()
-	s := r.site("shop")
 	for range 5 {
-		assert.Empty(t, s.results(), "others are served")
+		d.heartbeat() // small ones don't wait for long ones
 	}
 	require.Empty(t, waits)
 	_ = conn.Close()
-	require.NoError(t, <-waits, "there is room again")
-	cancel()
+	assert.Equal(t, http.StatusNotFound, (<-waits).status, "there is room again")
 	r.seen.await(t, "result", "gone", 1)
 	for budget.Used() > 0 {
 		s.results()
 	}
 	assert.LessOrEqual(t, budget.Peak(), budget.Size())
+}
+
+// Nothing of what a client wrote is in the log, but the id of one that the projection knows; a class of refusals has one line.
+func TestTheLogOfRefusals(t *testing.T) {
+	r := newRig(t)
+	const secret = "s3cret agent"
+	for range 3 {
+		c := r.daemonCall("d1", "release", `{"protocolVersion":"0","`+"s3cret"+`":1}`)
+		r.send(c)
+		c.caller = "s3cret"
+		r.send(c)
+		c.path = "/byollm/s3cret"
+		r.send(c)
+		c = r.daemonCall("d1", "release", `{"protocolVersion":"s3cret"}`)
+		c.header.Set("User-Agent", secret)
+		r.send(c)
+		r.send(r.daemon("d1").fetchCall(wire.Grant{JobID: "s3cret", LeaseID: "s3cret"}))
+	}
+	r.seen.await(t, "release", "bad-request", 3)
+	log := r.log.String()
+	assert.NotContains(t, log, "s3cret")
+	assert.Equal(t, 5, strings.Count(log, `"event":"poll-refused"`), log)
+	assert.Contains(t, log, `"endpoint":"release","code":"bad-request","count":1,"caller":"d1"`)
 }
