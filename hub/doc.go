@@ -19,6 +19,12 @@
 //   - A result outlives its device: the keys of one that left the projection are remembered for two days, so that its site
 //     can verify what it did before. One whose device this replica never knew is left out and counted.
 //
+// # Polls
+//
+// Clients that poll go through the same store, marks and turns (poll*.go). A held claim is a daemon with a heldClaim instead
+// of a link; a held pending is a party that seals are offered to; a held fetch waits for the events of its grant. What was
+// granted or offered for a client that is gone before its answer is written goes back at once.
+//
 // # Signed grants
 //
 // Where the control plane signs grants (hub/grants), daemons whose dialect has them get nothing without one:
