@@ -55,9 +55,16 @@ func (s *Store) commit(fill func(*bbolt.Tx) error) error {
 	if err == nil {
 		s.commits, s.ceiling = next.commits, next.ceiling
 	}
-	var p *panicError
-	s.out.dead = s.out.dead || errors.As(err, &p)
+	s.buried(err)
 	return err
+}
+
+// buried gives the database up when it panicked: its locks may be held for ever.
+func (s *Store) buried(err error) {
+	if p := (*panicError)(nil); errors.As(err, &p) && !s.out.dead {
+		s.out.dead = true
+		s.failed(err, false)
+	}
 }
 
 func (s *Store) write(fill func(*bbolt.Tx) error, next *state) error {
@@ -97,6 +104,7 @@ func (s *Store) stands() bool {
 // fill puts what the group changed into a transaction.
 func (s *Store) fill(tx *bbolt.Tx) error {
 	jobs, envelopes := tx.Bucket([]byte(jobBucket)), tx.Bucket([]byte(envelopeBucket))
+	jobs.FillPercent, envelopes.FillPercent = fillPercent, fillPercent
 	err := s.m.EachChange(func(c memory.Change) error {
 		if err := s.putRecord(jobs, c); err != nil {
 			return err
@@ -211,7 +219,9 @@ func (s *Store) reopen() error {
 // panicError is a panic of the database, or a fault of the file's mapping: a disk that can't be read, a file that was cut.
 type panicError struct{ value any }
 
-func (e *panicError) Error() string { return fmt.Sprintf("the database failed: %v", e.value) }
+func (e *panicError) Error() string {
+	return fmt.Sprintf("the database failed, and needs a new start of the process: %v", e.value)
+}
 
 // guard turns a panic into an error.
 func guard(f func() error) (err error) {

@@ -44,7 +44,10 @@ func factory() storetest.Factory {
 	}
 }
 
-func TestContract(t *testing.T) { storetest.Run(t, factory()) }
+func TestContract(t *testing.T) {
+	t.Parallel() // it mostly waits for the disk
+	storetest.Run(t, factory())
+}
 
 func TestModel(t *testing.T) { storetest.RunModel(t, factory()) }
 

@@ -18,6 +18,9 @@ const format = 1
 // fileName is the database in its folder.
 const fileName = "pushrelay.db"
 
+// fillPercent is how full a page is after it was split. Keys rise, so nothing is put in between later.
+const fillPercent = 0.85
+
 // Buckets.
 const (
 	metaBucket     = "pushrelay" // format, epoch and state
@@ -34,7 +37,7 @@ const (
 )
 
 // pageSize is the file's, whatever the machine's is.
-const pageSize = 4096
+const pageSize = 8192
 
 // boltOptions are those of every opening. The list of free pages isn't written with each commit but made when the file is
 // opened: after a flood of envelopes it would be larger than the commits.
@@ -117,7 +120,7 @@ func openFile(path string, readOnly bool) (*bbolt.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = judge(db, path); err == nil && !readOnly {
+	if err = guard(func() error { return judge(db, path) }); err == nil && !readOnly {
 		err = settle(path)
 	}
 	if err != nil {

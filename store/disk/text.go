@@ -21,8 +21,8 @@ const (
 )
 
 // chunkBytes is how an envelope's text is cut. bbolt puts two to four values on a leaf however large they are, and
-// rewrites a leaf whole.
-const chunkBytes = 16 << 10
+// rewrites a leaf whole: so many of these, with what stands beside them, fill pages to the end.
+const chunkBytes = 2*pageSize - 40
 
 // chunkKey is the place of a chunk: job, kind, number.
 func chunkKey(seq uint64, kind byte, chunk int) []byte {
@@ -77,6 +77,7 @@ func (s *Store) lend(t *text) error {
 		return err
 	})
 	if err != nil {
+		s.buried(err)
 		return store.ErrUnavailable
 	}
 	return nil
