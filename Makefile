@@ -25,10 +25,10 @@ run: build ## serve with demo keys from .run (made when missing)
 	./$(BIN) serve --projection $(RUN_DIR)/projection.json --data $(RUN_DIR)/data
 
 fmt: ## format the sources
-	$(GO) tool gofumpt -w cmd hub session store wire
+	$(GO) tool gofumpt -w cmd hub session store web wire
 
 lint: ## formatting, vet, staticcheck and the house rules
-	@out=$$($(GO) tool gofumpt -l cmd hub session store wire); test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
+	@out=$$($(GO) tool gofumpt -l cmd hub session store web wire); test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags foreign ./cmd/pushrelay
 	$(GO) vet -tags interop ./cmd/pushrelay

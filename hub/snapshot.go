@@ -91,8 +91,12 @@ func (h *Hub) Snapshot() Snapshot {
 func (d *daemon) view() DaemonView {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	session := ""
+	if d.link != nil { // a polled claim has none
+		session = d.link.ID()
+	}
 	return DaemonView{
-		Session: d.link.ID(), Runner: d.runner, Owner: d.owner, Dialect: d.dialect, Client: d.client, Remote: d.remote,
+		Session: session, Runner: d.runner, Owner: d.owner, Dialect: d.dialect, Client: d.client, Remote: d.remote,
 		Opened: d.opened, Kinds: slices.Clone(d.kinds), Slots: d.slots, Leases: len(d.leases), Paused: d.paused, Deaf: d.deaf,
 	}
 }

@@ -73,7 +73,7 @@ func TestServeSettings(t *testing.T) {
 	projection := projectionFile(t)
 	token := func(name string) string {
 		path := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, []byte("secret"), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte("secret-of-this-test"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return path
@@ -93,6 +93,7 @@ func TestServeSettings(t *testing.T) {
 		"verification-url": {"http://a", "http://b", "http://c"}, "grant-url": {"http://a", "http://b", "http://c"},
 		"control-plane-key": {strings.Repeat("A", 43), strings.Repeat("E", 43), strings.Repeat("I", 43)},
 		"grant-timeout":     {"100ms", "200ms", "300ms"}, "grant-token-file": {token("a"), token("b"), token("c")},
+		"debug": {"false", "true", "false"}, "debug-token-file": {"/1", token("a-token-for-the-page"), "/3"},
 	}
 	file := map[string]any{"projection": projection, "admin-remote": true}
 	for name, v := range values {
@@ -173,6 +174,7 @@ func TestServeRefusesSettings(t *testing.T) {
 		{"broken projection", "--projection=" + broken, []string{"projection"}},
 		{"log level", "--log-level=loud", []string{"--log-level"}},
 		{"grants without a key", "--grant-url=https://control.example.org", []string{"--control-plane-key"}},
+		{"debug page without a token", "--debug", []string{"--debug-token-file", "PUSHRELAY_DEBUG_TOKEN"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

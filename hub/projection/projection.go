@@ -147,6 +147,11 @@ func (p *Projection) Stands(site, owner string) bool {
 	return consented && known && !p.revoked[r]
 }
 
+// Withdrawn reports whether the owner's revocation of the site is on record, whatever consents say.
+func (p *Projection) Withdrawn(site, owner string) bool {
+	return p.revoked[Route{Site: site, Owner: owner}]
+}
+
 // Paused reports whether a consent that stands is paused: nothing new is routed, what is claimed runs to its end.
 func (p *Projection) Paused(site, owner string) bool {
 	return p.Stands(site, owner) && p.consents[Route{Site: site, Owner: owner}]

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"pushrelay/session/poll/pairing"
+	"pushrelay/web"
 	"pushrelay/wire"
 )
 
@@ -32,8 +33,9 @@ type admin struct {
 	put      func(raw []byte) (Change, error)
 	pairing  func(userCode string) (pairing.Pending, bool)
 	registry *prometheus.Registry
-	hosts    []string // names besides localhost, for reads only
-	remote   bool     // reads may come by any address
+	hosts    []string     // names besides localhost, for reads only
+	remote   bool         // reads may come by any address
+	page     http.Handler // of web.Prefix, with a login and checks of its own; nil: there is none
 }
 
 // unreadiness is why a relay isn't ready; the zero value says that it is.
@@ -53,6 +55,10 @@ func (a *admin) handler() http.Handler {
 	mux.HandleFunc("PUT /projection", a.servePut)
 	mux.HandleFunc("GET /pairings/{code}", a.servePairing)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a.page != nil && web.Serves(r.URL.Path) {
+			a.page.ServeHTTP(w, r)
+			return
+		}
 		if message := a.refuse(r); message != "" {
 			refuse(w, http.StatusForbidden, "forbidden", message)
 			return
@@ -74,18 +80,19 @@ func (a *admin) refuse(r *http.Request) string {
 	if loopbackHost(host) {
 		return ""
 	}
-	if read := r.Method == http.MethodGet || r.Method == http.MethodHead; read && a.readable(host) {
+	if read := r.Method == http.MethodGet || r.Method == http.MethodHead; read && readable(host, a.hosts, a.remote) {
 		return ""
 	}
 	return "this Host isn't allowed: use localhost or 127.0.0.1, or for reads a name given with --admin-host"
 }
 
-func (a *admin) readable(host string) bool {
-	if oneOf(host, a.hosts...) {
+// readable reports whether reads may name the host: a listed name, or an address when other machines may ask.
+func readable(host string, names []string, remote bool) bool {
+	if oneOf(host, names...) {
 		return true
 	}
 	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return a.remote && err == nil // an address can't be rebound
+	return remote && err == nil // an address can't be rebound
 }
 
 func (a *admin) serveReady(w http.ResponseWriter, r *http.Request) {

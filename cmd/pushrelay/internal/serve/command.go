@@ -74,6 +74,9 @@ func (c *Command) check(s app.Streams) error {
 	if err == nil {
 		_, err = c.ControlPlane.open(nil)
 	}
+	if err == nil && c.Debug {
+		_, err = c.debugToken()
+	}
 	if err != nil {
 		return app.Usagef("%w", err)
 	}

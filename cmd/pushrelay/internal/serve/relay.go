@@ -22,6 +22,7 @@ import (
 	"pushrelay/session/poll"
 	"pushrelay/session/poll/pairing"
 	"pushrelay/store"
+	"pushrelay/web"
 	"pushrelay/wire"
 )
 
@@ -40,6 +41,7 @@ type Relay struct {
 	pairing     *pairing.Pairing
 	grants      *grants.HTTP // nil: nobody is asked
 	metrics     *metrics
+	page        *web.Page // nil: nobody asked for it
 	public      listener
 	admin       listener // without an address when it is off
 
@@ -150,6 +152,9 @@ func (r *Relay) assemble(raw []byte, first *projection.Projection) (err error) {
 	}, r.log)
 	r.reload.unreadable = func() { r.metrics.projection(sourceFile, false) }
 	r.public.http = httpServer(r.log, r.handler())
+	if err := r.debugPage(); err != nil {
+		return errors.Join(err, r.store.Close())
+	}
 	r.admin.http = httpServer(r.log, r.adminHandler())
 	return nil
 }
@@ -174,6 +179,9 @@ func (r *Relay) adminHandler() http.Handler {
 		ready:   r.unready,
 		put:     func(raw []byte) (Change, error) { return r.projections.apply(raw, sourceAdmin) },
 		pairing: r.pairing.Lookup, registry: r.metrics.registry, hosts: r.set.AdminHost, remote: r.set.AdminRemote,
+	}
+	if r.page != nil {
+		a.page = r.page
 	}
 	return a.handler()
 }
@@ -200,6 +208,9 @@ func (r *Relay) start() {
 		}
 	})
 	r.loops.Go(func() { r.reload.run(ctx) })
+	if r.page != nil {
+		r.loops.Go(func() { r.page.Run(ctx) })
+	}
 	for _, l := range []listener{r.public, r.admin} {
 		if l.net == nil {
 			continue
@@ -276,6 +287,9 @@ func (r *Relay) announce(out io.Writer) error {
 	if dir := r.dataFolder(); dir != "" {
 		kept = "jobs are kept in " + dir
 	}
-	_, err := fmt.Fprintf(out, "pushrelay: listening on %s, admin on %s; %s\n", r.URL(), admin, kept)
+	if _, err := fmt.Fprintf(out, "pushrelay: listening on %s, admin on %s; %s\n", r.URL(), admin, kept); err != nil || r.page == nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "pushrelay: debug page at %s\n", r.DebugURL())
 	return err
 }

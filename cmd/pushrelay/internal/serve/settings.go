@@ -33,6 +33,11 @@ type Settings struct {
 	AdminRemote bool     `help:"Allow an --admin-listen that isn't loopback. Health and metrics only: PUT stays loopback's." group:"Operation"`
 	AdminHost   []string `help:"Host name by which health and metrics may be asked for besides addresses and localhost." placeholder:"NAME" group:"Operation"`
 
+	Debug          bool   `help:"Serve the live debug page at /debug/ of the admin listener. It asks for a token." group:"Operation"`
+	DebugTokenFile string `help:"File with the token of the debug page; else the environment variable PUSHRELAY_DEBUG_TOKEN holds it." type:"path" placeholder:"FILE" group:"Operation"`
+	// DebugToken is the token itself, for programs that have a relay within them.
+	DebugToken string `kong:"-"`
+
 	Lease           time.Duration `help:"How long a device has a job without a heartbeat." default:"60s" group:"Limits"`
 	PayloadWindow   time.Duration `help:"How long a site has to seal after a device accepted." default:"10s" group:"Limits"`
 	MaxDeadline     time.Duration `help:"A job's deadline counts as at most this far ahead." default:"168h" group:"Limits"`
@@ -94,7 +99,7 @@ func (s *Settings) Validated() error {
 		}
 	}
 	_, err := s.proxies()
-	return errors.Join(s.addresses(), s.urls(), s.data(), s.ControlPlane.validated(s), err)
+	return errors.Join(s.addresses(), s.urls(), s.data(), s.ControlPlane.validated(s), s.debugPlace(), err)
 }
 
 // data refuses what can't be a folder; whether the store in it can be opened is known when it is.
@@ -197,6 +202,7 @@ func (s *Settings) hubSettings() hub.Settings {
 	return hub.Settings{
 		LeaseFor: s.Lease, OfferFor: min(5*time.Second, s.Lease/2), SilenceFor: silence, PingEvery: silence * 5 / 12,
 		DrainSpread: s.DrainWindow, DrainLimit: s.DrainLimit, UnsealedPerRoute: s.Unsealed,
+		BytesPerSite: int64(s.BytesPerSite),
 	}
 }
 
@@ -217,6 +223,7 @@ func (s *Settings) view() map[string]any {
 		"verification-url": s.VerificationURL, "control-plane-key": s.Key,
 		"grant-url": s.GrantURL, "grant-timeout": s.GrantTimeout.String(), "grant-token-file": s.GrantToken,
 		"admin-listen": s.AdminListen, "admin-remote": s.AdminRemote, "admin-host": app.List(s.AdminHost),
+		"debug": s.Debug, "debug-token-file": s.DebugTokenFile,
 		"lease": s.Lease.String(), "payload-window": s.PayloadWindow.String(), "max-deadline": s.MaxDeadline.String(),
 		"result-retention": s.ResultRetention.String(), "jobs-per-site": s.JobsPerSite, "bytes-per-site": s.BytesPerSite,
 		"unsealed": s.Unsealed, "budget": s.Budget, "max-sessions": s.MaxSessions,

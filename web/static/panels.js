@@ -1,0 +1,59 @@
+// A site's sessions, and the devices that may run its jobs.
+import * as clock from './clock.js';
+import { el, foreign, say } from './dom.js';
+import { counted, span } from './format.js';
+
+// panelsView draws into the two tables of root.
+export function panelsView(root) {
+  const sessions = root.querySelector('.sessions'), devices = root.querySelector('.devices');
+  let site = null;
+
+  const age = (ms) => el('span', { 'data-since': ms });
+
+  function session(s) {
+    const offers = [[s.seals, 'seal request'], [s.results, 'result'], [s.notices, 'notice']].filter(([n]) => n).map(([n, what]) => counted(n, what));
+    return el('tr', {},
+      el('th', { scope: 'row' }, foreign(s.client || 'unnamed'), s.silent ? el('span', { class: 'flag' }, 'silent') : null),
+      el('td', {}, foreign(s.remote)), el('td', {}, age(s.opened)), el('td', {}, offers.join(', ') || '–'), el('td', { class: 'key' }, foreign(s.id)));
+  }
+
+  function device(d) {
+    const where = { here: 'connected', polls: 'polls', elsewhere: 'elsewhere' }[d.where] ?? 'away';
+    const flags = [d.paused && d.where && 'paused', d.deaf && 'unanswered'].filter(Boolean).map((f) => el('span', { class: 'flag' }, f));
+    return el('tr', { 'data-where': d.where ?? 'away' },
+      el('th', { scope: 'row' }, foreign(d.runner)), el('td', {}, foreign(d.owner)),
+      el('td', {}, el('span', { class: 'where' }, where), flags),
+      el('td', {}, d.where === 'here' ? slots(d) : d.slots ? `${d.slots} slots` : '–'),
+      el('td', {}, d.where === 'here' ? age(d.opened) : d.seen ? [age(d.seen), ' ago'] : 'never'),
+      el('td', {}, d.kinds?.length ? d.kinds.flatMap((k, i) => [i ? ', ' : null, foreign(k)]) : '–'),
+      el('td', {}, d.client ? foreign(d.client) : '–'), el('td', { class: 'key' }, foreign(d.key)));
+  }
+
+  function slots(d) {
+    const meter = el('span', { class: 'meter', 'aria-hidden': 'true' }, el('i'));
+    meter.firstChild.style.width = `${Math.min(100, (100 * (d.leases ?? 0)) / Math.max(1, d.slots))}%`;
+    return [meter, `${d.leases ?? 0} of ${d.slots}`];
+  }
+
+  function tick() {
+    for (const node of root.querySelectorAll('[data-since]')) say(node, span(Math.max(0, clock.now() - Number(node.dataset.since))));
+  }
+
+  return {
+    tick,
+    draw(next) {
+      if (!next || next === site) return;
+      site = next;
+      const polls = site.polls ? `, and ${counted(site.polls, 'request')} that polls` : '';
+      say(sessions.querySelector('h3'), `Sessions of the site here: ${site.sessions.length}${polls}`);
+      sessions.querySelector('tbody').replaceChildren(...site.sessions.map(session));
+      sessions.classList.toggle('empty', !site.sessions.length);
+      const all = site.devices.length + (site.more ?? 0);
+      say(devices.querySelector('h3'), `Devices that may run its jobs: ${site.connected} of ${all} connected`);
+      devices.querySelector('tbody').replaceChildren(...site.devices.map(device));
+      devices.classList.toggle('empty', !all);
+      say(devices.querySelector('.note'), site.more ? `${counted(site.more, 'more device', 'more devices')}, not shown.` : '');
+      tick();
+    },
+  };
+}

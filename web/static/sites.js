@@ -1,0 +1,58 @@
+// The list of sites.
+import { to } from './address.js';
+import { el, foreign, say } from './dom.js';
+import { bytes, count, counted } from './format.js';
+
+const states = ['queued', 'awaiting', 'ready', 'running', 'done'];
+
+// sitesView draws into root; look is called when what is looked at changed.
+export function sitesView(root, look) {
+  const body = root.querySelector('tbody'), field = root.querySelector('input'), note = root.querySelector('.note');
+  const rows = new Map();
+  const changed = () => look();
+  field.value = '';
+  field.addEventListener('input', changed);
+
+  function line(s) {
+    let row = rows.get(s.id);
+    if (!row) {
+      const cells = states.map(() => el('td', { class: 'number' }));
+      row = {
+        presence: el('td'), cells, size: el('td', { class: 'number' }), notices: el('td', { class: 'number' }),
+      };
+      row.node = el('tr', {}, el('th', { scope: 'row' }, el('a', { href: to(s.id) }, foreign(s.id))), row.presence, ...cells, row.notices, row.size);
+      rows.set(s.id, row);
+    }
+    const here = s.sessions ? counted(s.sessions, 'session') : s.present ? 'present elsewhere' : 'absent';
+    row.presence.dataset.ok = String(s.present);
+    say(row.presence, s.known ? here : `${here}, not in the projection`);
+    states.forEach((name, i) => {
+      const n = s.counts[name] ?? 0;
+      say(row.cells[i], count(n));
+      row.cells[i].classList.toggle('zero', n === 0);
+    });
+    say(row.notices, count(s.notices));
+    row.notices.classList.toggle('zero', s.notices === 0);
+    say(row.size, bytes(s.bytes));
+    return row.node;
+  }
+
+  return {
+    look: () => ({ text: field.value, from: 0, rows: 0 }),
+    open() {},
+    tick() {},
+    draw(state) {
+      if (!state.sites) return;
+      const { list, total } = state.sites;
+      body.replaceChildren(...list.map(line));
+      const kept = new Set(list.map((s) => s.id));
+      for (const id of rows.keys()) if (!kept.has(id)) rows.delete(id);
+      say(note, total > list.length ? `${count(list.length)} of ${counted(total, 'site')} are shown; filter to find others.`
+        : total ? counted(total, 'site') : field.value ? 'No site has this in its id.' : 'The projection has no sites.');
+    },
+    close() {
+      field.removeEventListener('input', changed);
+      body.replaceChildren();
+    },
+  };
+}
