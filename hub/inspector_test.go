@@ -201,7 +201,9 @@ func TestADeviceThatPollsCounts(t *testing.T) {
 		site.enqueue("k")
 		w.because("k", ObstacleBusy)
 		w.advance(pollsFor)
-		w.because("k", ObstacleOffline)
+		detail, err = w.hub.Inspector().Site(w.t.Context(), "shop")
+		require.NoError(t, err)
+		require.Zero(t, detail.Connected)
 	})
 }
 
