@@ -93,6 +93,7 @@ func refusedBy(t *testing.T, dir string, code int, words ...string) {
 		{"serve", "--projection", setup.ProjectionFile(keys), "--data", dir, "--listen", "127.0.0.1:0", "--admin-listen", "off"},
 		{"store", "inspect", dir},
 		{"store", "compact", dir},
+		{"store", "restored", dir},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		cmd := exec.CommandContext(ctx, os.Getenv(programVar), args...)

@@ -201,11 +201,18 @@ func (w *world) until(what string, n int, holds func(e *entry) bool) {
 	}
 }
 
+// stop ends the relay in order.
+func (w *world) stop() {
+	w.t.Helper()
+	w.gate.set(false)
+	require.NoError(w.t, w.relay.cmd.Process.Signal(syscall.SIGTERM))
+	require.Zero(w.t, w.relay.exit(w.t), "the relay doesn't end in order:\n%v", w.relay.log)
+}
+
 // finish ends the relay in order and verifies that it left nothing that a site waits for.
 func (w *world) finish() {
 	w.t.Helper()
-	require.NoError(w.t, w.relay.cmd.Process.Signal(syscall.SIGTERM))
-	require.Zero(w.t, w.relay.exit(w.t), "the relay doesn't end in order:\n%v", w.relay.log)
+	w.stop()
 	w.survey(openCopy)
 	w.faultless("after its end")
 	w.empty(openCopy)

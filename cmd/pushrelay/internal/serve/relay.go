@@ -145,6 +145,7 @@ func (r *Relay) assemble(raw []byte, first *projection.Projection) (err error) {
 		return errors.Join(app.Usagef("%w", err), r.store.Close())
 	}
 	r.metrics.watch(r.store, budget, holder)
+	r.metrics.registry.MustRegister(r.storeGauges()...)
 	r.projections = &projections{replace: holder.Replace, log: r.log, told: r.metrics.projection, raw: raw}
 	r.reload = newReloader(r.set.Projection, raw, func(raw []byte) error {
 		_, err := r.projections.apply(raw, sourceFile)

@@ -2,9 +2,11 @@ package serve
 
 import (
 	"context"
+	"os"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"pushrelay/cmd/pushrelay/internal/app"
@@ -72,6 +74,39 @@ func (r *Relay) storeErr(ctx context.Context) error {
 	}
 	_, err := r.store.Now(ctx)
 	return err
+}
+
+// storeGauges are what a store that keeps things tells of itself when metrics are read.
+func (r *Relay) storeGauges() []prometheus.Collector {
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pushrelay_store_" + name, Help: help}, value)
+	}
+	return []prometheus.Collector{
+		gauge("out", "1 while the store can't keep anything, else 0.", func() float64 {
+			ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+			defer cancel()
+			if r.storeErr(ctx) != nil {
+				return 1
+			}
+			return 0
+		}),
+		gauge("file_bytes", "Bytes of the files in the store's folder; 0 for a store in memory.", func() float64 {
+			return folderBytes(r.dataFolder())
+		}),
+	}
+}
+
+func folderBytes(dir string) (sum float64) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			sum += float64(info.Size())
+		}
+	}
+	return sum
 }
 
 // outages hears of a store's medium.

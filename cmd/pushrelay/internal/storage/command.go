@@ -15,11 +15,12 @@ import (
 
 // Command is `pushrelay store`.
 type Command struct {
-	Inspect Inspect `cmd:"" help:"Tell what is in the folder of a stopped relay."`
-	Compact Compact `cmd:"" help:"Give the disk back what the file of a stopped relay doesn't use."`
+	Inspect  Inspect  `cmd:"" help:"Tell what is in the folder of a stopped relay."`
+	Compact  Compact  `cmd:"" help:"Give the disk back what the file of a stopped relay doesn't use."`
+	Restored Restored `cmd:"" help:"Let sites publish again what a file that was put back from a backup doesn't know."`
 }
 
-// folder is what both commands are about.
+// folder is what all commands are about.
 type folder struct {
 	Dir  string `arg:"" help:"The folder that serve has as --data." type:"path"`
 	JSON bool   `help:"Print one JSON object instead of a table." name:"json" env:"-"`
@@ -85,6 +86,38 @@ func (c Compact) Run(ctx context.Context, s app.Streams) error {
 		return json.NewEncoder(s.Out).Encode(compacted{Path: c.Dir, Before: done.Before, After: done.After})
 	}
 	_, err = fmt.Fprintf(s.Out, "%s: %s before, %s after\n", c.Dir, size(done.Before), size(done.After))
+	return err
+}
+
+// Restored is `pushrelay store restored`.
+type Restored struct{ folder }
+
+// Help shows examples.
+func (Restored) Help() string {
+	return `Examples:
+
+  cp backup/pushrelay.db /var/lib/pushrelay/ && pushrelay store restored /var/lib/pushrelay
+  pushrelay store restored /var/lib/pushrelay --json
+
+The file gets a new epoch, by which sites see that the relay has forgotten something: they publish again what they haven't got back. It does no harm where nothing was forgotten.`
+}
+
+// restored is the JSON of a file that has a new epoch.
+type restored struct {
+	Path  string `json:"path"`
+	Epoch string `json:"epoch"`
+}
+
+// Run gives the file a new epoch and prints it.
+func (c Restored) Run(ctx context.Context, s app.Streams) error {
+	epoch, err := disk.Renew(ctx, c.Dir)
+	if err != nil {
+		return c.explain(ctx, err)
+	}
+	if c.JSON {
+		return json.NewEncoder(s.Out).Encode(restored{Path: c.Dir, Epoch: epoch})
+	}
+	_, err = fmt.Fprintf(s.Out, "%s: the new epoch is %s\n", c.Dir, epoch)
 	return err
 }
 
