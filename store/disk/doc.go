@@ -7,7 +7,9 @@
 // no read, no event. A commit that fails is undone whole, and its callers get store.ErrUnavailable, which may be repeated;
 // when even the operating system can't say whether it failed, the file is read again and what it holds is the truth, so
 // that such a call may turn out to have happened. While the medium is out, reads, presence and offers go on from what was
-// committed last, changes are refused, Err says why, and a try every quarter of a second finds that the medium is back.
+// committed last, changes are refused, Err says why, and a try every quarter of a second finds that the medium is back. On a
+// disk that is nearly full small changes are tried by themselves, ahead of large envelopes: the file mostly has room for
+// them, and leases are renewed.
 //
 // Presence, sightings and offers aren't kept. Session numbers go on above all earlier ones, sequence numbers and the epoch
 // as they were. When a store opens, what was granted gets the time that the store was closed, at least one lease, as grace.
