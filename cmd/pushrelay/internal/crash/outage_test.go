@@ -34,7 +34,13 @@ func outlast(t *testing.T, o outage) {
 	if o.data != "" {
 		w.data = o.data
 	}
-	w.join()
+	late := w.daemons[1] // comes while nothing can be kept
+	ends := append([]*end{w.daemons[0], w.daemons[2]}, w.sites...)
+	for _, s := range w.sites {
+		s.startSite()
+	}
+	ends[0].startDaemon()
+	ends[1].startDaemon()
 	w.start()
 	w.listen()
 	w.live(500 * time.Millisecond)
@@ -47,7 +53,6 @@ func outlast(t *testing.T, o outage) {
 		w.sites[0].submit(e.id)
 	}
 	w.until("running", 2, held)
-	ends := append(append([]*end{}, w.sites...), w.daemons...)
 	for _, e := range ends {
 		w.connected(e)
 	}
@@ -67,6 +72,7 @@ func outlast(t *testing.T, o outage) {
 	if o.total {
 		w.refused()
 	}
+	late.startDaemon()
 	before := w.storeErrors()
 	const watched = 2 * lease
 	w.live(watched)
@@ -74,6 +80,7 @@ func outlast(t *testing.T, o outage) {
 	require.Less(t, w.relay.log.count(`"level":"error"`), 5, "the log is flooded:\n%v", w.relay.log)
 	if o.total {
 		require.Equal(t, http.StatusServiceUnavailable, w.ready().Status)
+		require.Zero(t, late.sessions.Load(), "what it holds can't be settled")
 	}
 	for _, e := range ends {
 		require.Zero(t, e.cuts.Load(), "%s lost its session\n%v", e.name, w.relay.log)
@@ -81,6 +88,7 @@ func outlast(t *testing.T, o outage) {
 
 	o.unblock(w)
 	w.await("ready", func() bool { return w.ready().Status == http.StatusOK })
+	w.connected(late)
 	w.settle()
 	for _, e := range w.ledger.copies() {
 		require.True(t, e.held == nil || e.runs == 1, "job %s was run %d times", e.id, e.runs)
