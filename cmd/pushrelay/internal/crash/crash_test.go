@@ -26,10 +26,10 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestKilledAtRandomMoments kills relays a hundred times in all. CRASH_KILLS says how often, CRASH_SEED repeats the choices
-// of a run, though not its timing.
+// TestKilledAtRandomMoments kills relays killsByDefault times in all, or CRASH_KILLS. CRASH_SEED repeats the choices of a
+// run, though not its timing.
 func TestKilledAtRandomMoments(t *testing.T) {
-	kills := int(number(t, "CRASH_KILLS", 100))
+	kills := int(number(t, "CRASH_KILLS", killsByDefault))
 	seed := number(t, "CRASH_SEED", rand.Uint64())
 	t.Logf("CRASH_SEED=%d CRASH_KILLS=%d", seed, kills)
 	for i := range worlds {
