@@ -71,6 +71,9 @@ func (w *world) fail(t *rapid.T) {
 		if s.rig.f.Fail == nil {
 			return ""
 		}
+		if s.m.sessionDue() {
+			s.sweep() // who is present isn't kept, so that a session ends without a medium as well
+		}
 		s.rig.f.Fail(s.t, s.rig.st, true)
 		for _, call := range calls {
 			if err := call(s); err != nil {
@@ -81,6 +84,18 @@ func (w *world) fail(t *rapid.T) {
 		s.rig.f.Fail(s.t, s.rig.st, false)
 		return ""
 	})
+}
+
+// sessionDue reports whether a session's time is over that no sweep has ended yet.
+func (m *model) sessionDue() bool {
+	for _, party := range m.parties {
+		for _, s := range party.sessions {
+			if !s.ends.After(m.now) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // doomed draws a call that may change what is kept; the model isn't told of it.
