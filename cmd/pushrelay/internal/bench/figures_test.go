@@ -32,7 +32,7 @@ func TestLifecycleWithoutDepth(t *testing.T) {
 
 func TestLifecycleOnDisk(t *testing.T) {
 	dir := t.TempDir()
-	c := Lifecycle{Sites: 2, Daemons: 2, Open: 8, Slots: 4, Seconds: 0.3, Rounds: 1, Store: "disk", Dir: dir}
+	c := Lifecycle{Sites: 2, Daemons: 2, Open: 8, Slots: 4, Seconds: 1, Rounds: 1, Store: "disk", Dir: dir}
 	found := object(t, c.Output, c.measure)
 	positive(t, found, "lives_per_second", "lives")
 	beside, _ := found["memory"].(map[string]any)
