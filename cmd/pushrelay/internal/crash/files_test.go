@@ -28,6 +28,9 @@ import (
 // databaseName is the file in a relay's folder, as docs/storage.md has it.
 const databaseName = "pushrelay.db"
 
+// pageBytes is a page of the file; the first two say which state counts.
+const pageBytes = 8 << 10
+
 // damages are files that no relay may begin with; used is how many bytes of the whole one hold something.
 func damages(used int) []damage {
 	cut := func(by func(n int) int) func([]byte) []byte {
@@ -42,12 +45,12 @@ func damages(used int) []damage {
 		{"a text", app.ExitDamaged, func([]byte) []byte { return []byte("jobs: none\n") }},
 		{"nothing", app.ExitDamaged, func([]byte) []byte { return nil }},
 		{"cut in the middle", app.ExitDamaged, cut(func(n int) int { return n / 2 })},
-		{"cut off at its last pages", app.ExitDamaged, cut(func(int) int { return used - 2*4096 })},
-		{"cut after one page", app.ExitDamaged, cut(func(int) int { return 4096 })},
-		{"cut within a page", app.ExitDamaged, cut(func(int) int { return 4096 + 17 })},
-		{"without its beginning", app.ExitDamaged, func(b []byte) []byte { return b[8192:] }},
+		{"cut off at its last pages", app.ExitDamaged, cut(func(int) int { return used - 2*pageBytes })},
+		{"cut after one page", app.ExitDamaged, cut(func(int) int { return pageBytes })},
+		{"cut within a page", app.ExitDamaged, cut(func(int) int { return pageBytes + 17 })},
+		{"without its beginning", app.ExitDamaged, func(b []byte) []byte { return b[2*pageBytes:] }},
 		{"with its beginning overwritten", app.ExitDamaged, func(b []byte) []byte {
-			return append(make([]byte, 8192), b[8192:]...)
+			return append(make([]byte, 2*pageBytes), b[2*pageBytes:]...)
 		}},
 		{"overwritten from its middle on", app.ExitDamaged, func(b []byte) []byte {
 			return append(bytes.Clone(b[:len(b)/2]), bytes.Repeat([]byte{0xa5}, len(b)-len(b)/2)...)
