@@ -30,6 +30,24 @@ func TestTexts(t *testing.T) {
 	}
 }
 
+func TestItsRelayKeepsJobsOnDiskWhileItRuns(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	w, err := newWorld(&Command{}, app.Streams{}, []string{"text"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := filepath.Glob(filepath.Join(temp, "*", "data", "*.db")); err != nil || len(found) != 1 {
+		t.Errorf("databases: %v, %v", found, err)
+	}
+	if err := w.close(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}
+
 // TestJudgesFindWhatIsMissing spoils one thing of a good story at a time.
 func TestJudgesFindWhatIsMissing(t *testing.T) {
 	good := func() *story {

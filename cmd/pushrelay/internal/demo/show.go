@@ -13,7 +13,8 @@ import (
 
 // show plays all scenes and prints what happened.
 func (w *world) show(ctx context.Context) error {
-	w.printf("A relay at %s, %d sites, %d devices of %d owners. A device that is silent for %v loses its jobs here.\n"+
+	w.printf("A relay at %s, which keeps its jobs on disk, %d sites, %d devices of %d owners. A device that is silent for %v\n"+
+		"loses its jobs here.\n"+
 		"Times are milliseconds since the site published the job, each as its party heard of it: a reply may come after a push\n"+
 		"that it set off. \"sealed\" is when the site encrypted the payload to the device that took the job.\n",
 		w.relay.URL(), 2, 3, 2, lease)

@@ -83,7 +83,7 @@ func (w *world) open() (err error) {
 		return err
 	}
 	set.Projection, set.Listen, set.AdminListen, set.Lease = setup.ProjectionFile(w.dir), "127.0.0.1:0", "off", lease
-	set.Data = filepath.Join(w.dir, "data")
+	set.Data = setup.DataDir(w.dir)
 	w.relay, err = serve.Start(set, w.log)
 	return err
 }
