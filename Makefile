@@ -1,12 +1,12 @@
 # demo, test, build, run, lint, fuzz and bench need Go alone, whose tools are pinned in go.mod. race (and so check) also
-# needs a C compiler, client and interop need Node and npm.
+# needs a C compiler, client and interop need Node and npm, page needs Node, e2e and pictures need chromium.
 GO ?= go
 BIN := bin/pushrelay
 FUZZTIME ?= 3s
 CRASH_KILLS ?= 300
 RUN_DIR ?= .run
 
-.PHONY: help demo test build run fmt lint race fuzz bench crash fulldisk client interop check clean
+.PHONY: help demo test build run fmt lint race fuzz bench crash fulldisk client interop page e2e check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,7 @@ lint: ## formatting, vet, staticcheck and the house rules
 	$(GO) vet ./...
 	$(GO) vet -tags foreign ./cmd/pushrelay
 	$(GO) vet -tags interop ./cmd/pushrelay
+	$(GO) vet -tags e2e ./cmd/pushrelay
 	$(GO) tool staticcheck ./...
 	@! grep -rnE 'time\.Sleep\(' --include='*_test.go' . || { echo "tests don't sleep"; exit 1; }
 	@big=$$(find . -name '*.go' -not -path './.git/*' | xargs wc -l | awk '$$2!="total" && $$1>600'); test -z "$$big" || { echo "over 600 lines:"; echo "$$big"; exit 1; }
@@ -68,6 +69,12 @@ client: build ## the client in another language, against a real relay (needs Nod
 
 interop: build ## the public clients of npm, which poll, against a real relay: every mix, and how fast (needs Node and npm)
 	$(GO) test -count=1 -tags interop -timeout 20m -v -run TestInterop ./cmd/pushrelay
+
+page: ## the scripts of the debug page, as far as they are pure (needs Node)
+	node --test web/statictest/
+
+e2e: ## the debug page in a real Chromium (needs chromium)
+	$(GO) test -count=1 -timeout 20m -tags e2e -run '^TestPage' ./cmd/pushrelay
 
 check: ## what a change must pass: test, race, lint, fuzz
 	$(MAKE) test

@@ -11,7 +11,7 @@ import { parse } from './address.js';
 const by = (id) => document.getElementById(id);
 const parts = { login: by('login'), main: by('main'), status: by('status'), crumb: by('crumb'), freeze: by('freeze'), out: by('logout') };
 
-let view = null, feed = null, state = {}, frozen = false, shown = undefined;
+let view = null, feed = null, state = {}, frozen = false, inside = false, shown = undefined;
 
 function show(which) {
   document.body.dataset.view = which;
@@ -38,7 +38,17 @@ function leave() {
   feed = view = null;
 }
 
+// askToken shows the form; nothing else is asked of the relay until it is sent.
+function askToken() {
+  leave();
+  inside = false;
+  parts.crumb.replaceChildren();
+  show('login');
+  by('token').focus();
+}
+
 function enter() {
+  if (!inside) return;
   const { site, job } = parse(location.hash);
   if (view && shown === site) {
     view.open(job);
@@ -70,11 +80,7 @@ function enter() {
     },
     live: () => status(frozen ? 'frozen' : 'live', frozen ? parts.status.textContent : 'live'),
     stale: (since) => status('stale', since ? `stale since ${clock(since)}` : 'the relay can’t be reached'),
-    login: () => {
-      leave();
-      show('login');
-      by('token').focus();
-    },
+    login: askToken,
   });
   look();
 }
@@ -91,9 +97,7 @@ function freeze(on) {
 parts.freeze.addEventListener('click', () => freeze(!frozen));
 parts.out.addEventListener('click', async () => {
   await fetch('logout', { method: 'POST' }).catch(() => {});
-  leave();
-  show('login');
-  by('token').focus();
+  askToken();
 });
 document.addEventListener('visibilitychange', () => {
   look();
@@ -107,6 +111,7 @@ document.querySelector('.skip').addEventListener('click', (event) => {
 
 login.watch(by('login').querySelector('form'), () => {
   shown = undefined;
+  inside = true;
   enter();
 });
 
@@ -118,14 +123,11 @@ setInterval(() => {
 async function begin() {
   try {
     const answer = await fetch('session', { cache: 'no-store' });
-    if (answer.status === 401) {
-      show('login');
-      by('token').focus();
-      return;
-    }
+    if (answer.status === 401) return askToken();
   } catch {
     // the relay can't be reached: the stream says so, and dials again
   }
+  inside = true;
   enter();
 }
 begin();

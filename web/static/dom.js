@@ -43,6 +43,16 @@ export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+// arrange makes nodes the children of a parent, in order. Those that are in their place aren't touched: what is clicked,
+// selected or focused in them stays.
+export function arrange(parent, nodes) {
+  const kept = new Set(nodes);
+  for (const old of [...parent.children]) if (!kept.has(old)) old.remove();
+  nodes.forEach((node, i) => {
+    if (parent.children[i] !== node) parent.insertBefore(node, parent.children[i] ?? null);
+  });
+}
+
 // mark sets or removes an attribute, when it differs.
 export function mark(node, name, value) {
   if (value === null || value === undefined || value === false) {

@@ -2,15 +2,9 @@
 // the document as text nodes only. What is left are characters that can't be seen or that move others: each is shown by
 // its number instead.
 
-const hidden = new RegExp(
-  '[' +
-    '\\u0000-\\u001f\\u007f-\\u009f' + // controls, line ends too
-    '\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f' + // soft hyphen, joiners, fillers
-    '\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f' + // widthless, separators, directions
-    '\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb' +
-    '\\u{1bca0}-\\u{1bca3}\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}' + // shorthand, music, tags and selectors
-    '\\p{Cs}\\p{Co}\\p{Cn}' + // halves of pairs, private use, unassigned
-    ']', 'gu');
+// Controls (line ends too), formats (directions, joiners), halves of pairs, private and unassigned ones, separators of lines
+// and paragraphs, and whatever else may be left undrawn, like fillers and selectors.
+const hidden = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 
 // More marks on one letter than any script needs would reach into other lines.
 const heaped = /(\p{M}{4})\p{M}+/gu;

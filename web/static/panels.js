@@ -1,12 +1,26 @@
 // A site's sessions, and the devices that may run its jobs.
 import * as clock from './clock.js';
-import { el, foreign, say } from './dom.js';
+import { arrange, el, foreign, say } from './dom.js';
 import { counted, span } from './format.js';
 
 // panelsView draws into the two tables of root.
 export function panelsView(root) {
   const sessions = root.querySelector('.sessions'), devices = root.querySelector('.devices');
   let site = null;
+
+  // keeper makes lines, and keeps those of which nothing changed.
+  function keeper(key, make) {
+    let known = new Map();
+    return (list) => {
+      const next = new Map(list.map((x) => {
+        const text = JSON.stringify(x), old = known.get(x[key]);
+        return [x[key], old?.text === text ? old : { text, node: make(x) }];
+      }));
+      known = next;
+      return [...next.values()].map((k) => k.node);
+    };
+  }
+  const lines = { sessions: keeper('id', session), devices: keeper('runner', device) };
 
   const age = (ms) => el('span', { 'data-since': ms });
 
@@ -46,11 +60,11 @@ export function panelsView(root) {
       site = next;
       const polls = site.polls ? `, and ${counted(site.polls, 'request')} that polls` : '';
       say(sessions.querySelector('h3'), `Sessions of the site here: ${site.sessions.length}${polls}`);
-      sessions.querySelector('tbody').replaceChildren(...site.sessions.map(session));
+      arrange(sessions.querySelector('tbody'), lines.sessions(site.sessions));
       sessions.classList.toggle('empty', !site.sessions.length);
       const all = site.devices.length + (site.more ?? 0);
       say(devices.querySelector('h3'), `Devices that may run its jobs: ${site.connected} of ${all} connected`);
-      devices.querySelector('tbody').replaceChildren(...site.devices.map(device));
+      arrange(devices.querySelector('tbody'), lines.devices(site.devices));
       devices.classList.toggle('empty', !all);
       say(devices.querySelector('.note'), site.more ? `${counted(site.more, 'more device', 'more devices')}, not shown.` : '');
       tick();

@@ -109,7 +109,7 @@ export function siteView(root, site, look) {
       if (message.rows) list(state.rows, state.site);
       if (message.chart) {
         charts.draw(state.chart, clock.now());
-        say(quantiles, `Over 15 minutes: half of the results within ${micros(state.chart.p50)}, 99 % within ${micros(state.chart.p99)}.`);
+        say(quantiles, !state.chart.p50 ? 'No results in the last 15 minutes.' : `Over 15 minutes: half of the results within ${micros(state.chart.p50)}, 99 % within ${micros(state.chart.p99)}.`);
       }
       if (message.job) history.draw(state.job);
     },

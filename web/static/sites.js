@@ -1,6 +1,6 @@
 // The list of sites.
 import { to } from './address.js';
-import { el, foreign, say } from './dom.js';
+import { arrange, el, foreign, say } from './dom.js';
 import { bytes, count, counted } from './format.js';
 
 const states = ['queued', 'awaiting', 'ready', 'running', 'done'];
@@ -44,7 +44,7 @@ export function sitesView(root, look) {
     draw(state) {
       if (!state.sites) return;
       const { list, total } = state.sites;
-      body.replaceChildren(...list.map(line));
+      arrange(body, list.map(line));
       const kept = new Set(list.map((s) => s.id));
       for (const id of rows.keys()) if (!kept.has(id)) rows.delete(id);
       say(note, total > list.length ? `${count(list.length)} of ${counted(total, 'site')} are shown; filter to find others.`
