@@ -58,7 +58,7 @@ func (c ChangeType) String() string {
 // Change tells operators of one step of one job. Its words are ids and reasons; it never holds content.
 type Change struct {
 	Type                   ChangeType
-	At                     time.Time // when this process heard of it, by the store's clock
+	At                     time.Time // when it happened, by the store's clock
 	Site, Job, Owner, Kind string
 	Private                bool // only its owner's own devices may have it
 	Dialect                wire.Dialect
@@ -112,12 +112,15 @@ func (c *Changes) translate(events []store.Event) {
 	if c.buf = c.buf[:0]; cap(c.buf) > idleChanges {
 		c.buf = nil
 	}
-	now := c.hub.now()
 	for i := range events {
 		e := &events[i]
 		if t := changeOf(e.Type); t != 0 {
+			at := time.Unix(0, e.At)
+			if e.At == 0 { // one that was missed has no time
+				at = c.hub.now()
+			}
 			c.buf = append(c.buf, Change{
-				Type: t, At: now, Site: e.Site, Job: e.Job, Owner: e.Owner, Kind: e.Kind, Private: e.Private, Dialect: e.Dialect,
+				Type: t, At: at, Site: e.Site, Job: e.Job, Owner: e.Owner, Kind: e.Kind, Private: e.Private, Dialect: e.Dialect,
 				Lease: e.Lease, Runner: e.Runner, Why: string(e.Why), Disposition: e.Disposition, Age: e.Age,
 			})
 		}

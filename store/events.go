@@ -71,6 +71,7 @@ type Event struct {
 	Session     string
 	Number      uint64
 	Age         time.Duration // EventDone: since it was enqueued, by the store's clock
+	At          int64         // of a job: when it happened, by the store's clock; epoch nanoseconds, for events are copied a lot
 }
 
 // Grant answers the event's grant.

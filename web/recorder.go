@@ -17,6 +17,9 @@ const (
 	maxMissed    = 16
 	// sampleEvery is how often the depth of all queues is looked at.
 	sampleEvery = bucketFor
+	// gather is how long changes are left to come together, which is cheaper for the relay than to be heard one by one;
+	// nobody sees them sooner anyway.
+	gather = 20 * time.Millisecond
 	// applyAtOnce bounds for how many changes the lock is held.
 	applyAtOnce = 512
 )
@@ -29,6 +32,7 @@ type recorder struct {
 	recent  list.List // of *siteRecord, the one that moved last in front
 	keeping list.List // of those with timelines, alike
 	kept    int       // bytes of timelines
+	words   *words
 	missed  []time.Time
 	boards  map[string]*board // who else hears of a site's changes
 }
@@ -43,7 +47,7 @@ type siteRecord struct {
 }
 
 func newRecorder() *recorder {
-	return &recorder{sites: map[string]*siteRecord{}, boards: map[string]*board{}}
+	return &recorder{sites: map[string]*siteRecord{}, words: newWords(), boards: map[string]*board{}}
 }
 
 // changes is hub.Changes.
@@ -62,6 +66,9 @@ func (r *recorder) listen(ctx context.Context, from changes) {
 			n := min(len(list), applyAtOnce)
 			r.apply(list[:n])
 			list = list[n:]
+		}
+		if !sleep(ctx, gather) {
+			return
 		}
 	}
 }
@@ -148,33 +155,41 @@ func (r *recorder) site(id string, known *siteRecord) *siteRecord {
 func (r *recorder) note(s *siteRecord, c *hub.Change) {
 	t := s.jobs[c.Job]
 	switch {
-	case t != nil:
-		r.kept -= t.bytes()
+	case t == nil:
+		t = r.begin(s, c)
+	case c.Type == hub.ChangeQueued && c.Why == "": // the key was free again: another job
+		t.steps, t.runners, t.skipped = t.steps[:0], nil, 0
+	}
+	if s.last != t {
 		s.unlink(t)
-		if c.Type == hub.ChangeQueued && c.Why == "" { // the key was free again: another job
-			*t = timeline{site: s, job: t.job, steps: t.steps[:0], version: t.version}
-		}
-	case len(s.jobs) >= maxTimelines: // the one that moved longest ago makes room, with its memory
+		s.link(t)
+	}
+	had := cap(t.steps)
+	t.add(c, r.words)
+	r.kept += stepBytes * (cap(t.steps) - had)
+	r.keeping.MoveToFront(s.keeps)
+	for r.kept > maxKept {
+		old, _ := r.keeping.Back().Value.(*siteRecord)
+		r.forget(old.first)
+	}
+}
+
+// begin makes a job's timeline. When there are too many, the one that moved longest ago makes room, with its memory.
+func (r *recorder) begin(s *siteRecord, c *hub.Change) *timeline {
+	t := &timeline{}
+	if len(s.jobs) >= maxTimelines {
 		t = s.first
 		r.forget(t)
-		clear(t.steps)
-		*t = timeline{site: s, job: c.Job, steps: t.steps[:0]}
-	default:
-		t = &timeline{site: s, job: c.Job}
+		clear(t.runners)
 	}
-	t.owner, t.kind = c.Owner, c.Kind
-	t.add(c)
+	*t = timeline{site: s, job: c.Job, steps: t.steps[:0], runners: t.runners[:0]}
 	s.jobs[t.job] = t
 	s.link(t)
 	r.kept += t.bytes()
 	if s.keeps == nil {
 		s.keeps = r.keeping.PushFront(s)
 	}
-	r.keeping.MoveToFront(s.keeps)
-	for r.kept > maxKept {
-		old, _ := r.keeping.Back().Value.(*siteRecord)
-		r.forget(old.first)
-	}
+	return t
 }
 
 // forget lets a timeline go; mu is held.
@@ -222,7 +237,7 @@ func (r *recorder) timeline(site, job string) (timelineView, uint64, bool) {
 		return timelineView{}, 0, false
 	}
 	t := s.jobs[job]
-	return t.view(r.missed), t.version, true
+	return t.view(r.words, r.missed), t.version, true
 }
 
 // chart is a site's last 15 minutes as the page gets them.

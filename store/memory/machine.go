@@ -174,13 +174,13 @@ func (m *Machine) Events() []store.Event { return m.events }
 
 // tell adds an event of a job.
 func (m *Machine) tell(j *job, t store.EventType, why store.Why) {
-	m.events = append(m.events, store.Event{Type: t, Queue: j.q.Queue, Job: j.Key.Job, Why: why})
+	m.events = append(m.events, store.Event{Type: t, Queue: j.q.Queue, Job: j.Key.Job, Why: why, At: m.now})
 }
 
 // tellGrant adds an event of a job's grant.
 func (m *Machine) tellGrant(j *job, t store.EventType, why store.Why) *store.Event {
 	m.events = append(m.events, store.Event{
-		Type: t, Queue: j.q.Queue, Job: j.Key.Job, Lease: j.Lease, Runner: j.Runner, Why: why,
+		Type: t, Queue: j.q.Queue, Job: j.Key.Job, Lease: j.Lease, Runner: j.Runner, Why: why, At: m.now,
 	})
 	return &m.events[len(m.events)-1]
 }

@@ -68,6 +68,22 @@ var operatorClauses = []clause{
 		r.Equal([]store.EventType{store.EventDone}, types(got))
 		r.Equal(3*time.Second, got[0].Age)
 	}},
+	{"a job's event tells when it happened", store.Settings{}, func(r *rig) {
+		t := r.tap(store.Interest{})
+		before := r.now()
+		r.enqueue(siteA, "j")
+		if !r.f.Gaps.NoClock {
+			r.advance(time.Second)
+		}
+		r.cancel(siteA, "j")
+		after := r.now()
+		t.read()
+		r.Len(t.times, 2)
+		r.False(t.times[0].Before(before) || t.times[1].Before(t.times[0]) || t.times[1].After(after))
+		if !r.f.Gaps.NoClock {
+			r.Equal(time.Second, t.times[1].Sub(t.times[0]))
+		}
+	}},
 	{"barred: who refused it, for good", store.Settings{}, func(r *rig) {
 		r.release(r1, wire.ReleaseRefused, 0, r.awaiting("j"))
 		r.Equal([]store.Bar{{Runner: r1}}, r.barred("j", r1, r2))

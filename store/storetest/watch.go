@@ -22,6 +22,7 @@ type tap struct {
 	r     *rig
 	w     store.Watcher
 	sites []string
+	times []time.Time // of the job events that were read last
 }
 
 func (r *rig) tap(in store.Interest, sites ...string) *tap {
@@ -33,7 +34,7 @@ func (r *rig) tap(in store.Interest, sites ...string) *tap {
 	return &tap{r: r, w: w, sites: sites}
 }
 
-// read answers the events until now. It marks the end with sessions of its own, one for each site.
+// read answers the events until now, and their times apart. It marks the end with sessions of its own, one for each site.
 func (t *tap) read() []store.Event {
 	t.r.t.Helper()
 	t.r.marks++
@@ -48,6 +49,7 @@ func (t *tap) read() []store.Event {
 	ctx, cancel := context.WithTimeout(t.r.ctx, patience)
 	defer cancel()
 	out := []store.Event{}
+	t.times = nil
 	for len(open) > 0 {
 		es, err := t.w.Wait(ctx)
 		t.r.NoError(err)
@@ -57,6 +59,10 @@ func (t *tap) read() []store.Event {
 					delete(open, e.Party)
 				}
 				continue
+			}
+			if e.Job != "" {
+				t.times = append(t.times, time.Unix(0, e.At))
+				e.At = 0
 			}
 			out = append(out, e)
 		}

@@ -16,6 +16,7 @@ type Lifecycle struct {
 	Slots   int     `default:"16" help:"Jobs that a daemon takes at once, 1 to 64."`
 	Queued  int     `default:"0" help:"Measure also with so many jobs queued besides, 0 to 1,000,000; compared with 1,000."`
 	Seconds float64 `default:"3" help:"Time of each measurement, 0.1 to 120."`
+	Debug   bool    `help:"Measure also with the debug page served and nobody looking at it."`
 	Rounds  int     `default:"3" help:"Measurements of each kind, in turns, 1 to 20; medians are shown."`
 	Store   string  `default:"memory" enum:"memory,disk" help:"The relay's store: memory, or disk, which is measured beside memory."`
 	Dir     string  `type:"existingdir" env:"-" placeholder:"DIR" help:"Folder on the disk to measure; files are made in it and removed. Default: the system's temporary folder."`
@@ -55,6 +56,14 @@ type lifecycleFigure struct {
 	Memory *memorySide `json:"memory,omitempty"` // beside the disk store's figures
 
 	Depth []depthEntry `json:"depth,omitempty"`
+	Debug *debugSide   `json:"debug,omitempty"` // beside the figures without it
+}
+
+// debugSide is the same with the debug page served.
+type debugSide struct {
+	Lives     float64 `json:"lives_per_second"`
+	RelayTime float64 `json:"relay_us_per_life"`
+	TimeRatio float64 `json:"time_ratio"` // of the relay's processor time for a life without it to that with it
 }
 
 // memorySide is what the memory store did in the same run.
@@ -101,6 +110,11 @@ func (f *lifecycleFigure) rows() [][2]string {
 	if n := len(f.Depth); n > 0 {
 		rows = append(rows, [2]string{"deep to shallow", text(f.Depth[n-1].Ratio, 3)},
 			[2]string{"the same by processor time", text(f.Depth[n-1].ByTime, 3)})
+	}
+	if d := f.Debug; d != nil {
+		rows = append(rows, [2]string{"lives a second, with the debug page", text(d.Lives, 0)},
+			[2]string{"processor time a life, relay, us", text(d.RelayTime, 1)},
+			[2]string{"without to with it, by processor time", text(d.TimeRatio, 3)})
 	}
 	return rows
 }

@@ -14,6 +14,7 @@ type lifecycleRounds struct {
 	echoes, lives []cost
 	memory        []cost   // when lives are the disk store's
 	deep          [][]cost // by depth
+	debug         []cost   // with the debug page
 	frames        []float64
 	whole         int
 	repeats       int64
@@ -52,6 +53,13 @@ func (c *Lifecycle) measure(ctx context.Context) (figure, error) {
 			return nil, err
 		}
 		r.echoes, r.lives = append(r.echoes, echoes), append(r.lives, lives)
+		if c.Debug {
+			lives, err := c.round(ctx, c.Store, w, envelopes, 0, r, "--debug")
+			if err != nil {
+				return nil, fmt.Errorf("with the debug page: %w", err)
+			}
+			r.debug = append(r.debug, lives)
+		}
 		for i, queued := range depths {
 			lives, err := c.round(ctx, c.Store, w, envelopes, queued, r)
 			if err != nil {
@@ -85,6 +93,11 @@ func (r *lifecycleRounds) figure(kind string, depths []int) *lifecycleFigure {
 		m.Ratio = ratio(f.Lives, m.Lives)
 		f.Memory = m
 	}
+	if len(r.debug) > 0 {
+		d := &debugSide{Lives: round(medianOf(r.debug, cost.perSecond), 1), RelayTime: round(medianOf(r.debug, cost.eachServer), 2)}
+		d.TimeRatio = ratio(f.RelayTime, d.RelayTime)
+		f.Debug = d
+	}
 	for i, queued := range depths {
 		d := depthEntry{Queued: queued, Lives: round(medianOf(r.deep[i], cost.perSecond), 1), Ratio: 1, ByTime: 1}
 		d.Time = round(medianOf(r.deep[i], cost.eachServer), 2)
@@ -100,10 +113,10 @@ func (r *lifecycleRounds) figure(kind string, depths []int) *lifecycleFigure {
 // round starts a relay, fills it, measures for a while, and lets every job end. The jobs queued besides are of the
 // same queues as the open ones: a new job waits behind all of them, and the daemons drain the queues at their rate.
 func (c *Lifecycle) round(
-	ctx context.Context, kind string, w *world, envelopes *sealed, queued int, r *lifecycleRounds,
+	ctx context.Context, kind string, w *world, envelopes *sealed, queued int, r *lifecycleRounds, more ...string,
 ) (found cost, err error) {
 	data := filepath.Join(filepath.Dir(w.path), "data") // made and removed anew
-	relay, err := startRelay(ctx, c.exe, w, "--store", kind, "--data", data)
+	relay, err := startRelay(ctx, c.exe, w, append([]string{"--store", kind, "--data", data}, more...)...)
 	if err != nil {
 		return found, err
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net"
 	"os"
@@ -21,6 +22,7 @@ type RelayChild struct {
 	Store      string        `default:"memory" enum:"memory,disk" help:"The relay's store."`
 	HoldClaim  time.Duration `default:"15s" help:"How long polled claims are held."`
 	Data       string        `type:"path" help:"The disk store's folder."`
+	Debug      bool          `help:"Serve the debug page."`
 }
 
 // Run serves until stdin ends.
@@ -35,10 +37,18 @@ func (c *RelayChild) Run(ctx context.Context) error {
 	announced := &firstWrite{done: make(chan struct{})}
 	ended := make(chan int, 1)
 	args := []string{
-		"serve", "--projection", c.Projection, "--listen", addr, "--public-url", "http://" + addr, "--admin-listen", "off",
+		"serve", "--projection", c.Projection, "--listen", addr, "--public-url", "http://" + addr,
 		"--jobs-per-site", "10000000", "--bytes-per-site", "16GiB", "--log-level", "error",
 		"--max-per-address", "1000", "--accept-per-second", strconv.Itoa(c.Accept), "--store", c.Store,
 		"--hold-claim", c.HoldClaim.String(),
+	}
+	if c.Debug {
+		args = append(args, "--admin-listen", "127.0.0.1:0", "--debug")
+		if err := os.Setenv("PUSHRELAY_DEBUG_TOKEN", rand.Text()); err != nil {
+			return err
+		}
+	} else {
+		args = append(args, "--admin-listen", "off")
 	}
 	if c.Data != "" {
 		args = append(args, "--data", c.Data)
