@@ -45,7 +45,7 @@ func Main(ctx context.Context, commands any, s Streams, args []string) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	kctx, err := parser.Parse(args)
+	kctx, err := parser.Parse(joined(parser.Model, args))
 	if helped {
 		return ExitOK
 	}
