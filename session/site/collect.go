@@ -64,13 +64,17 @@ func (s *Site) collectSome(l *link) bool {
 	_, err := ask.Request[wire.OKReply](ctx, l.conn, maxTries, func(dst []byte, id string) []byte {
 		return wire.AppendGrants(dst, wire.TypeCollected, id, batch)
 	})
+	passing := err != nil && ask.Passing(err)
 	s.mu.Lock()
 	s.telling = 0
-	if !ended(err) { // else the next session tells it
+	if !ended(err) && !passing { // else it is told again, by the next session at the latest
 		s.told(batch)
 	}
 	s.touch()
 	s.mu.Unlock()
+	if passing {
+		return ask.Sleep(l.ctx, ask.Pause(maxTries, err)) == nil
+	}
 	if err != nil {
 		if !ended(err) {
 			s.log.Warn().Str("error", ask.Saying(err)).Int("jobs", n).Msg("handled results couldn't be collected; the relay offers them again")

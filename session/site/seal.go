@@ -88,25 +88,37 @@ func (s *Site) doneSealing(l *link, t *task) {
 	s.mu.Unlock()
 }
 
-// sealFor seals one payload to one device and hands it over.
+// sealFor seals one payload to one device and hands it over, as often as the relay can't take it just now: who gave up would
+// have its job counted as not sealed. Between tries others have the turn.
 func (s *Site) sealFor(l *link, t *task) {
+	for try := 1; ; try++ {
+		again := s.sealOnce(l, t)
+		if again == nil || ask.Sleep(l.ctx, ask.Pause(try, again)) != nil {
+			return
+		}
+	}
+}
+
+// sealOnce answers the refusal after which it is to be tried again.
+func (s *Site) sealOnce(l *link, t *task) (again error) {
 	select {
 	case l.seals <- struct{}{}:
 		defer func() { <-l.seals }()
 	case <-l.ctx.Done():
-		return
+		return nil
 	}
 	raw, err := s.envelope(l, t)
 	if err != nil {
 		if l.ctx.Err() == nil {
 			s.decline(l, []wire.Grant{t.grant()}, err)
 		}
-		return
+		return nil
 	}
 	if len(raw) > sealingOver && !t.big {
+		t.big = true
 		s.sealing(l, []wire.Grant{t.grant()})
 	}
-	s.hand(l, t, raw)
+	return s.hand(l, t, raw)
 }
 
 // envelope answers the envelope for a grant: the one made before, when the relay may not have it yet, or a new one.
@@ -234,25 +246,24 @@ func (s *Site) decline(l *link, grants []wire.Grant, why error) {
 	}
 }
 
-// hand sends a sealed payload until it is answered. When the session ends the relay asks again.
-func (s *Site) hand(l *link, t *task, raw []byte) {
+// hand sends a sealed payload and answers a refusal that may pass. When the session ends the relay asks again.
+func (s *Site) hand(l *link, t *task, raw []byte) (again error) {
 	g := t.grant()
-	for try := 1; ; try++ {
-		answer, err := l.conn.RequestBulk(l.ctx, func(id string) [][]byte {
-			return [][]byte{wire.AppendSealHead(nil, id, g.JobID, g.LeaseID), raw, wire.AppendTail(nil)}
-		})
-		if err == nil {
-			_, err = ask.Read[wire.StateReply](answer)
-		}
-		if ended(err) {
-			return
-		}
-		if err != nil && ask.Passing(err) && try < maxTries && ask.Sleep(l.ctx, ask.Pause(try, err)) == nil {
-			continue
-		}
-		s.handed(t, err)
-		return
+	answer, err := l.conn.RequestBulk(l.ctx, func(id string) [][]byte {
+		return [][]byte{wire.AppendSealHead(nil, id, g.JobID, g.LeaseID), raw, wire.AppendTail(nil)}
+	})
+	if err == nil {
+		_, err = ask.Read[wire.StateReply](answer)
 	}
+	switch {
+	case ended(err):
+	case err != nil && ask.Passing(err):
+		s.log.Debug().Str("error", ask.Saying(err)).Str("job", ask.Printable(g.JobID)).Msg("a sealed payload isn't taken just now")
+		return err
+	default:
+		s.handed(t, err)
+	}
+	return nil
 }
 
 func (s *Site) handed(t *task, err error) {

@@ -38,7 +38,8 @@ func (m *Machine) fire(most int) (fired int) {
 	return fired
 }
 
-// grace gives every lease the time that no sweeper was there, at least one lease: holders couldn't be heard.
+// grace gives every lease the time that no sweeper was there, at least one lease: holders couldn't be heard. Sites couldn't
+// either, so payload windows get it, too, at least one window: it was no wait in vain.
 // A claim that comes first does the same, or it would fire what the sweep was to spare.
 func (m *Machine) grace() {
 	gap := m.now - m.swept
@@ -50,6 +51,9 @@ func (m *Machine) grace() {
 		for j := r.held.head; j != nil; j = j.links[heldChain].next {
 			m.touch(j)
 			j.Lapse += max(gap, j.LeaseFor)
+			if j.State == store.AwaitingPayload && !j.Offered {
+				j.Window += max(gap, int64(m.set.PayloadWindow))
+			}
 			m.dues.set(&j.due, j.next())
 		}
 	}

@@ -322,14 +322,28 @@ var sweepClauses = []clause{
 		r.sweep()
 		r.Equal(store.Running, r.job(siteA, "j").State)
 	}},
-	{"windows, offers and deadlines get no grace", store.Settings{}, func(r *rig) {
-		r.awaiting("window")
+	{"payload windows get the gap too, at least one window: it was no wait in vain", store.Settings{}, func(r *rig) {
+		for _, gap := range []time.Duration{store.SweeperAway + time.Second, lease} {
+			g := r.awaiting("j " + gap.String())
+			r.sweep()
+			r.advance(gap)
+			r.sweep()
+			j := r.job(siteA, g.JobID)
+			r.Equal(store.AwaitingPayload, j.State)
+			r.False(j.WindowEnds.Before(r.now().Add(payWindow)))
+			r.pass(payWindow - 4*time.Second)
+			r.Equal(store.AwaitingPayload, r.job(siteA, g.JobID).State)
+			r.pass(gap + payWindow)
+			r.Equal(1, r.queuedAgain(g.JobID).Waits)
+			r.cancel(siteA, g.JobID)
+		}
+	}},
+	{"offers and deadlines get no grace", store.Settings{}, func(r *rig) {
 		r.offeredTo("offer")
 		r.enqueue(siteA, "deadline", r.dueIn(30*time.Second), ofKind("none"))
 		r.sweep()
 		r.advance(lease)
 		r.sweep()
-		r.queuedAgain("window")
 		r.queuedAgain("offer")
 		r.noticed("deadline", store.WhyDeadline)
 	}},

@@ -20,6 +20,7 @@ const (
 	chat, gen    = "llm.chat", "llm.generate"
 	lease        = 60 * time.Second
 	offer        = 5 * time.Second
+	payWindow    = 10 * time.Second
 	step         = 4 * time.Second // below SweeperAway, so that nothing gets a grace
 )
 
