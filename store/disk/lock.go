@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 )
@@ -21,7 +20,7 @@ const (
 // lock makes this process the only one that has the folder. What it writes into the file says who it is.
 func lock(ctx context.Context, dir string) (*os.File, error) {
 	path := filepath.Join(dir, lockName)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -29,11 +28,11 @@ func lock(ctx context.Context, dir string) (*os.File, error) {
 		_ = give(f, info)
 	}
 	for end := time.Now().Add(lockWait); ; {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err = tryLock(f)
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
+		if !errors.Is(err, errHeld) {
 			_ = f.Close()
 			return nil, fmt.Errorf("locking %s: %w", path, err)
 		}

@@ -12,7 +12,6 @@ import (
 	"runtime/pprof"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // answerPrefix marks a child's answers on its stdout; whatever else it prints there is passed over.
@@ -91,13 +90,6 @@ func residentMemory() (answer, error) {
 	pages, err := strconv.ParseInt(fields[1], 10, 64)
 	a.Resident = pages * int64(os.Getpagesize())
 	return a, err
-}
-
-// spent answers the processor time that this process took.
-func spent() (answer, error) {
-	var u syscall.Rusage
-	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return answer{Spent: u.Utime.Nano() + u.Stime.Nano()}, err
 }
 
 func (c *controller) startCPU(path string) error {

@@ -48,7 +48,7 @@ func (c *Command) Run(s app.Streams) error {
 	if c.CheckConfig {
 		return c.check(s)
 	}
-	signal.Ignore(syscall.SIGXFSZ) // a limit on the size of files is a full disk, and no reason to end
+	ignoreFileLimit()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)

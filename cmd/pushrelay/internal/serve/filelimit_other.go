@@ -1,0 +1,6 @@
+//go:build !unix
+
+package serve
+
+// ignoreFileLimit has nothing to ignore.
+func ignoreFileLimit() {}
