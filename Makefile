@@ -6,7 +6,7 @@ FUZZTIME ?= 3s
 CRASH_KILLS ?= 300
 RUN_DIR ?= .run
 
-.PHONY: help demo test build run fmt lint race fuzz bench crash fulldisk client interop page e2e check clean
+.PHONY: help demo test build run fmt lint race fuzz bench crash fulldisk client interop page e2e pictures check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ lint: ## formatting, vet, staticcheck and the house rules
 	$(GO) vet ./...
 	$(GO) vet -tags foreign ./cmd/pushrelay
 	$(GO) vet -tags interop ./cmd/pushrelay
-	$(GO) vet -tags e2e ./cmd/pushrelay
+	$(GO) vet -tags e2e,pictures ./cmd/pushrelay
 	$(GO) tool staticcheck ./...
 	@! grep -rnE 'time\.Sleep\(' --include='*_test.go' . || { echo "tests don't sleep"; exit 1; }
 	@big=$$(find . -name '*.go' -not -path './.git/*' | xargs wc -l | awk '$$2!="total" && $$1>600'); test -z "$$big" || { echo "over 600 lines:"; echo "$$big"; exit 1; }
@@ -75,6 +75,9 @@ page: ## the scripts of the debug page, as far as they are pure (needs Node)
 
 e2e: ## the debug page in a real Chromium (needs chromium)
 	$(GO) test -count=1 -timeout 20m -tags e2e -run '^TestPage' ./cmd/pushrelay
+
+pictures: ## take the pictures of docs/ anew, of the demonstration after PICTURES_AFTER (4m30s; needs chromium)
+	$(GO) test -count=1 -timeout 20m -tags e2e,pictures -v -run '^TestPictures' ./cmd/pushrelay
 
 check: ## what a change must pass: test, race, lint, fuzz
 	$(MAKE) test

@@ -22,6 +22,7 @@ const (
 type Command struct {
 	File    string `help:"File whose lines are the texts of the jobs, at most 24 of them. Default: a built-in text." type:"path" placeholder:"FILE" env:"-"`
 	Exec    string `help:"Command that runs each job: the text on its standard input, the result from its standard output. Default: a word count." placeholder:"CMD" env:"-"`
+	Keep    bool   `help:"Keep jobs coming afterwards, to be watched on the debug page, until Ctrl-C." env:"-"`
 	Verbose bool   `help:"Show the logs of all parts." env:"-"`
 }
 
@@ -32,8 +33,9 @@ func (Command) Help() string {
   pushrelay demo
   pushrelay demo --file README.md
   pushrelay demo --exec 'tr a-z A-Z'
+  pushrelay demo --keep
 
-It takes well under a minute, keeps its files in a temporary folder that it removes, and exits with 1 when anything that it shows is missing.`
+It takes well under a minute, or with --keep until Ctrl-C, keeps its files in a temporary folder that it removes, and exits with 1 when anything that it shows is missing.`
 }
 
 // Run shows it.
@@ -44,13 +46,14 @@ func (c *Command) Run(ctx context.Context, s app.Streams) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	ctx, cancel := context.WithTimeoutCause(ctx, within, errors.New("it took too long"))
-	defer cancel()
 	w, err := newWorld(c, s, texts)
 	if err != nil {
 		return err
 	}
-	err = w.show(ctx)
+	err = w.showWithin(ctx)
+	if err == nil && c.Keep {
+		err = w.keep(ctx)
+	}
 	if closing := w.close(); err == nil {
 		err = closing
 	}

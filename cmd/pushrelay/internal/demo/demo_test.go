@@ -2,10 +2,15 @@ package demo
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"pushrelay/cmd/pushrelay/internal/app"
 	"pushrelay/session/site"
@@ -80,6 +85,73 @@ func TestJudgesFindWhatIsMissing(t *testing.T) {
 	}
 	if judgeDeath(good()) == nil || judgeCancel(good()) == nil {
 		t.Error("a plain run passes for a death or a cancel")
+	}
+}
+
+func TestARefusedJobDoesNotEndTheTrickle(t *testing.T) {
+	tr := &trickle{}
+	for _, err := range []error{
+		nil, &wire.Error{Code: wire.CodeRateLimited}, &wire.Error{Code: wire.CodeServerError}, fmt.Errorf("%w (in time)", site.ErrPending),
+	} {
+		if got := tr.taken(err); got != nil {
+			t.Errorf("%v ends it", err)
+		}
+	}
+	if tr.refused != 3 {
+		t.Errorf("%d were counted", tr.refused)
+	}
+	if tr.taken(site.ErrStopped) == nil {
+		t.Error("it goes on without its site")
+	}
+}
+
+// TestARoundOfTheTrickle goes through its parts faster than they go, with real clients.
+func TestARoundOfTheTrickle(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	w, err := newWorld(&Command{}, app.Streams{Out: io.Discard, Err: io.Discard}, []string{"text"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := w.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if w.program, err = exec.LookPath("true"); err != nil { // in place of this test's own
+		t.Fatal(err)
+	}
+	c := theCast()
+	for _, err := range []error{w.joinSite(t.Context(), c.siteOne), w.joinSite(t.Context(), c.siteTwo), w.joinDaemon(t.Context(), c.b1)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	tr := &trickle{w: w, began: began}
+	there := map[string][]int{}
+	for second := range 60 {
+		if err := tr.step(t.Context(), began.Add(time.Duration(second)*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{c.b1, c.siteTwo} {
+			if w.ends[id] != nil {
+				there[id] = append(there[id], second)
+			}
+		}
+	}
+	if a, b := len(there[c.b1]), len(there[c.siteTwo]); a != 48 || b != 52 {
+		t.Errorf("the device was there for %d seconds, the site for %d", a, b)
+	}
+	if tr.n != 80 || tr.refused > 0 || len(w.stories.byJob) > 0 {
+		t.Errorf("%d published, %d refused, %d remembered", tr.n, tr.refused, len(w.stories.byJob))
+	}
+	if err := w.leave(t.Context(), c.siteOne); err != nil {
+		t.Fatal(err)
+	}
+	lost := &end{over: make(chan error, 1), stop: func(context.Context) error { return nil }}
+	lost.over <- errors.New("revoked")
+	if w.ends[c.siteOne] = lost; tr.step(t.Context(), began) == nil {
+		t.Error("a party is gone, and it goes on")
 	}
 }
 

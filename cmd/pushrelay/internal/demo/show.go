@@ -11,13 +11,21 @@ import (
 	"pushrelay/cmd/pushrelay/internal/app"
 )
 
+// showWithin is show, within the time that it may take.
+func (w *world) showWithin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, errors.New("it took too long"))
+	defer cancel()
+	return w.show(ctx)
+}
+
 // show plays all scenes and prints what happened.
 func (w *world) show(ctx context.Context) error {
 	w.printf("A relay at %s, which keeps its jobs on disk, %d sites, %d devices of %d owners. A device that is silent for %v\n"+
 		"loses its jobs here.\n"+
 		"Times are milliseconds since the site published the job, each as its party heard of it: a reply may come after a push\n"+
-		"that it set off. \"sealed\" is when the site encrypted the payload to the device that took the job.\n",
-		w.relay.URL(), 2, 3, 2, lease)
+		"that it set off. \"sealed\" is when the site encrypted the payload to the device that took the job.\n"+
+		"What the relay's operator sees while this runs: %s with the token %s\n",
+		w.relay.URL(), 2, 3, 2, lease, w.relay.DebugURL(), w.token)
 	c := theCast()
 	for _, err := range []error{
 		w.joinSite(ctx, c.siteOne), w.joinSite(ctx, c.siteTwo), w.joinDaemon(ctx, c.a1), w.joinDaemon(ctx, c.b1),

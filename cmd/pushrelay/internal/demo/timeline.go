@@ -27,6 +27,7 @@ const (
 	away      = "site away"
 	back      = "site back"
 	done      = "done"
+	dropped   = "dropped"
 )
 
 // step is one thing that happened to a job. The clock is this machine's: everything runs on it.
@@ -65,11 +66,12 @@ type stories struct {
 	mu      sync.Mutex
 	byJob   map[string]*story
 	online  map[string]int // sessions that each party had
+	ended   map[string]int // results by disposition, and dropped jobs
 	changed chan struct{}  // closed and made anew with each change
 }
 
 func newStories() *stories {
-	return &stories{byJob: map[string]*story{}, online: map[string]int{}, changed: make(chan struct{})}
+	return &stories{byJob: map[string]*story{}, online: map[string]int{}, ended: map[string]int{}, changed: make(chan struct{})}
 }
 
 func (s *stories) change(f func()) {
@@ -154,6 +156,7 @@ func (s *stories) hearSite(name string, e site.Event) {
 func (s *stories) hearResult(name string, r site.Result) {
 	at := time.Now()
 	s.change(func() {
+		s.ended[r.Disposition]++
 		if st := s.byJob[r.JobID]; st != nil {
 			st.results = append(st.results, r)
 		}
@@ -163,6 +166,7 @@ func (s *stories) hearResult(name string, r site.Result) {
 
 func (s *stories) hearNotice(n site.Notice) {
 	s.change(func() {
+		s.ended[dropped]++
 		if st := s.byJob[n.JobID]; st != nil {
 			st.notices = append(st.notices, n.Why)
 		}

@@ -3,7 +3,9 @@ package demo
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
+	"strings"
 	"time"
 
 	"pushrelay/cmd/pushrelay/internal/app"
@@ -19,7 +21,9 @@ const (
 // Work is the command that the demonstration's daemons run: a word count that may be held at a gate, so that what
 // happens to a job in the middle of its run doesn't depend on timing.
 type Work struct {
-	Gate string `help:"Wait until this file exists." type:"path" placeholder:"FILE" env:"-"`
+	Gate  string        `help:"Wait until this file exists." type:"path" placeholder:"FILE" env:"-"`
+	Each  time.Duration `help:"Take so long for each word." env:"-"`
+	Moody bool          `help:"Fail now and then, or give the job back." env:"-"`
 }
 
 // Help shows an example.
@@ -38,6 +42,10 @@ func (w Work) Run(s app.Streams) error {
 	if err := w.wait(); err != nil {
 		return err
 	}
+	if err := w.mood(); err != nil {
+		return err
+	}
+	time.Sleep(min(time.Duration(len(strings.Fields(string(text))))*w.Each, gateLimit))
 	_, err = fmt.Fprintln(s.Out, wordCount(string(text)))
 	return err
 }
@@ -63,4 +71,21 @@ func (w Work) wait() error {
 			return app.Exitf(app.ExitFailed, "the daemon is gone")
 		}
 	}
+}
+
+// exitLater gives the job back: the device can't do it just now.
+const exitLater = 75
+
+// mood is bad in two of three cases.
+func (w Work) mood() error {
+	if !w.Moody {
+		return nil
+	}
+	switch rand.IntN(3) {
+	case 0:
+		return app.Exitf(app.ExitFailed, "the command is in a bad mood")
+	case 1:
+		return app.Exit(exitLater)
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -36,6 +37,7 @@ type world struct {
 	log     zerolog.Logger
 	program string // this binary
 	dir     string
+	token   string // of the debug page
 	texts   []string
 	keys    setup.Made
 	stories *stories
@@ -61,7 +63,7 @@ func newWorld(c *Command, s app.Streams, texts []string) (*world, error) {
 		return nil, err
 	}
 	w := &world{
-		cmd: c, out: s, log: zerolog.Nop(), program: program, dir: dir, texts: texts, stories: newStories(),
+		cmd: c, out: s, log: zerolog.Nop(), program: program, dir: dir, token: rand.Text(), texts: texts, stories: newStories(),
 		ends: map[string]*end{}, child: map[string]*exec.Cmd{},
 	}
 	if c.Verbose {
@@ -82,8 +84,8 @@ func (w *world) open() (err error) {
 	if err != nil {
 		return err
 	}
-	set.Projection, set.Listen, set.AdminListen, set.Lease = setup.ProjectionFile(w.dir), "127.0.0.1:0", "off", lease
-	set.Data = setup.DataDir(w.dir)
+	set.Projection, set.Listen, set.AdminListen, set.Lease = setup.ProjectionFile(w.dir), "127.0.0.1:0", "127.0.0.1:0", lease
+	set.Data, set.Debug, set.DebugToken = setup.DataDir(w.dir), true, w.token
 	w.relay, err = serve.Start(set, w.log)
 	return err
 }
@@ -134,14 +136,20 @@ func (w *world) joinSite(ctx context.Context, name string) error {
 func (w *world) joinDaemon(ctx context.Context, runner string) error {
 	d, err := daemon.New(daemon.Config{
 		URL: w.relay.URL(), RunnerID: runner, Keys: w.keys[runner], StateDir: setup.StateDir(w.dir, runner), Slots: slots,
-		Capabilities: []wire.Capability{capability(site.KindGenerate), capability(kindGate)},
+		Capabilities: []wire.Capability{capability(site.KindGenerate), capability(kindGate), capability(kindSlow), capability(kindMoody)},
 		Run:          w.runner(runner), Log: w.log.With().Str("party", runner).Logger(),
 		OnEvent: func(e daemon.Event) { w.stories.hearDaemon(runner, e) },
 	})
 	if err != nil {
 		return err
 	}
-	e := &end{over: make(chan error, 1), stop: d.Stop}
+	e := &end{over: make(chan error, 1), stop: func(ctx context.Context) error {
+		err := d.Stop(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil // what it had begun is given back, as it is meant to be
+		}
+		return err
+	}}
 	return w.joined(ctx, runner, e, func() error { return d.Run(context.Background()) })
 }
 
@@ -163,8 +171,8 @@ func (w *world) leave(ctx context.Context, id string) error {
 	select {
 	case err := <-e.over:
 		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%s didn't end: %w", id, context.Cause(ctx))
+	case <-time.After(farewell):
+		return fmt.Errorf("%s didn't end", id)
 	}
 }
 
@@ -190,6 +198,8 @@ func (w *world) runner(runner string) daemon.Runner {
 	}
 	return byKind{
 		site.KindGenerate: &daemon.ExecRunner{Command: text},
+		kindSlow:          &daemon.ExecRunner{Command: []string{w.program, "demo-work", "--each", "250ms"}},
+		kindMoody:         &daemon.ExecRunner{Command: []string{w.program, "demo-work", "--moody"}},
 		kindGate:          &daemon.ExecRunner{Command: []string{w.program, "demo-work", "--gate", w.gate(runner)}},
 	}
 }
