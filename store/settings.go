@@ -45,6 +45,7 @@ const (
 	RefusalStreak = 16               // refusals in a row in one queue, then the runner waits
 	RefusalWait   = 10 * time.Minute // doubling with each further streak, to a day
 	MaxOffer      = 5 * time.Minute  // the longest a doubled offer lasts
+	MaxNotFor     = 5 * time.Minute  // the longest that a release keeps its runner from the job, unless it is for ever
 	TombstoneMin  = 5 * time.Minute
 	TombstoneMax  = 24 * time.Hour
 	NoticeMin     = 5 * time.Minute // a notice stays until the deadline, at least so long, at most ResultRetention

@@ -100,8 +100,9 @@ type RunnerStore interface {
 	Complete(ctx context.Context, runner string, grant wire.Grant, env wire.Envelope, disposition string) (Completion, error)
 
 	// Release gives back exactly these unfinished grants of the runner; others are passed over. It answers what it gave
-	// back. ReleaseRefused: this runner never gets the job again. notFor above 0: not for that long. Back in the queue
-	// a cancelled job is dropped. ReleaseRevoked makes an EventEnded with WhyWithdrawn, all others WhyReleased or WhyRefused.
+	// back. ReleaseRefused: this runner never gets the job again. notFor above 0: not for that long, at most MaxNotFor.
+	// Back in the queue a cancelled job is dropped. ReleaseRevoked makes an EventEnded with WhyWithdrawn, all others
+	// WhyReleased or WhyRefused.
 	Release(ctx context.Context, runner string, grants []wire.Grant, reason string, notFor time.Duration) (released []wire.Grant, err error)
 
 	// Abandon gives back every unaccepted grant that session number of the runner was offered: the session was cut.
@@ -169,7 +170,8 @@ type Reader interface {
 type Keeper interface {
 	// Sweep fires at most 256 due times, earliest first: offers, windows, leases, deadlines, retention, presence.
 	// Safe from all replicas at once: each due time fires once. When no sweep ran for over 5 s, leases first get the
-	// gap, at least one lease, as grace; a Claim that fires gives it too.
+	// gap, at least one lease, as grace, and payload windows likewise; a Claim that fires gives it too. After the clock was set
+	// back nothing that was begun before lasts longer than what begins now.
 	Sweep(ctx context.Context) (Swept, error)
 	// Watch delivers events from now on. Watch first, then read.
 	Watch(in Interest) Watcher

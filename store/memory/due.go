@@ -43,6 +43,9 @@ func (m *Machine) fire(most int) (fired int) {
 // A claim that comes first does the same, or it would fire what the sweep was to spare.
 func (m *Machine) grace() {
 	gap := m.now - m.swept
+	if gap < 0 {
+		m.wentBack()
+	}
 	if gap <= int64(store.SweeperAway) {
 		return
 	}
@@ -55,6 +58,42 @@ func (m *Machine) grace() {
 				j.Window += max(gap, int64(m.set.PayloadWindow))
 			}
 			m.dues.set(&j.due, j.next())
+		}
+	}
+}
+
+// clockStep is how much the clock may go back without anything being done about it.
+const clockStep = int64(time.Second)
+
+// wentBack follows a clock that was set back: nothing that was begun before lasts longer than what begins now, or a device
+// that is gone would hold its jobs for as long as the clock was ahead. Deadlines are the clock's own and stay.
+func (m *Machine) wentBack() {
+	if m.swept-m.now < clockStep {
+		return
+	}
+	m.swept = m.now
+	for _, r := range m.runners {
+		for j := r.held.head; j != nil; j = j.links[heldChain].next {
+			window := int64(m.set.PayloadWindow)
+			if j.Widened || j.Offered {
+				window = max(window, int64(store.SealingWindow))
+			}
+			m.touch(j)
+			j.Lapse, j.Window = min(j.Lapse, m.now+j.LeaseFor), min(j.Window, m.now+window)
+			m.dues.set(&j.due, j.next())
+		}
+	}
+	longest := m.now + int64(store.MaxOffer)
+	for _, s := range m.sites {
+		for _, a := range s.sessions {
+			for kind := range a.open {
+				for j := a.open[kind].jobs.head; j != nil; j = j.links[openChain].next {
+					if j.offer.due.at > longest {
+						m.touchOffer(j)
+						s.shelves[kind].open.set(&j.offer.due, longest)
+					}
+				}
+			}
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (m *Machine) finish(j *job, env *wire.Envelope, disposition string) {
 	j.KeepUntil = m.now + int64(m.set.ResultRetention)
 	m.enter(j)
 	e := m.tellGrant(j, store.EventDone, "")
-	e.Disposition, e.Age = disposition, time.Duration(m.now-j.EnqueuedAt)
+	e.Disposition, e.Age = disposition, time.Duration(max(0, m.now-j.EnqueuedAt))
 }
 
 // end: a grant is over without a result. The job goes back to the queue, or is dropped: cancelled, or too many waits

@@ -142,9 +142,9 @@ func (m *Machine) Barred(site, id string, runners []string) ([]store.Bar, error)
 	}
 	var out []store.Bar
 	for _, id := range runners {
-		if until := j.Shun[id]; until > m.now {
+		if j.shunned(id, m.now) {
 			b := store.Bar{Runner: id}
-			if until != forever {
+			if until := j.Shun[id]; until != forever {
 				b.Until = moment(until)
 			}
 			out = append(out, b)

@@ -124,9 +124,11 @@ func (j *job) next() int64 {
 	return j.KeepUntil
 }
 
-// shunned reports whether the runner may not have the job now.
+// shunned reports whether the runner may not have the job now. What would last longer than it can is over: the clock was
+// set back.
 func (j *job) shunned(runner string, now int64) bool {
-	return j.Shun != nil && j.Shun[runner] > now
+	until := j.Shun[runner]
+	return until > now && (until == forever || until-now <= int64(store.MaxNotFor))
 }
 
 // shun keeps the runner from the job until the given time. Entries that are over make room.

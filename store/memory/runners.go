@@ -103,7 +103,7 @@ func (m *Machine) Release(runner string, grants []wire.Grant, reason string, not
 			j.shun(runner, forever, m.now)
 			m.refuse(runner, j.q.Queue)
 		case notFor > 0:
-			j.shun(runner, m.now+int64(notFor), m.now)
+			j.shun(runner, m.now+int64(min(notFor, store.MaxNotFor)), m.now)
 		}
 		m.end(j, why)
 		out = append(out, g)

@@ -110,11 +110,12 @@ func (m *Machine) forgetStreaks() {
 	}
 }
 
-// waits reports whether the runner gets nothing of the queue now.
+// waits reports whether the runner gets nothing of the queue now. Before the time that it began at, the clock was set back,
+// and nobody knows how long it has waited.
 func (r *runner) waits(q store.Queue, now int64) bool {
 	if r == nil || len(r.streaks) == 0 {
 		return false
 	}
 	at := r.streaks[q]
-	return at != nil && streakAt(at).Until > now
+	return at != nil && streakAt(at).Until > now && streakAt(at).Touched <= now
 }

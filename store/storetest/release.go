@@ -60,6 +60,13 @@ var releaseClauses = []clause{
 		r.release(r2, wire.ReleaseShutdown, 0, r.grant(r2))
 		r.Empty(r.claim(r1))
 	}},
+	{"notFor is at most five minutes", store.Settings{}, func(r *rig) {
+		r.release(r1, wire.ReleaseShutdown, time.Hour, r.awaiting("j", r.dueIn(time.Hour)))
+		r.jump(store.MaxNotFor - time.Second)
+		r.Empty(r.claim(r1))
+		r.jump(time.Second)
+		r.Len(r.claim(r1), 1)
+	}},
 	{"without notFor the runner may have it again at once", store.Settings{}, func(r *rig) {
 		r.release(r1, wire.ReleaseShutdown, 0, r.awaiting("j"))
 		r.Len(r.claim(r1), 1)

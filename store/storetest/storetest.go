@@ -60,6 +60,7 @@ func areas() []area {
 		{"Resume", resumeClauses},
 		{"Due", dueClauses},
 		{"Sweep", sweepClauses},
+		{"SetBack", setBackClauses},
 		{"Offer", offerClauses},
 		{"Collect", collectClauses},
 		{"Presence", presenceClauses},

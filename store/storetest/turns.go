@@ -162,7 +162,8 @@ var skipClauses = []clause{
 			r.Empty(r.claim(r1), "streak %d", i)
 			r.jump(time.Millisecond)
 			g := r.grant(r1)
-			r.release(r1, wire.ReleaseShutdown, 1000*time.Hour, g)
+			r.release(r1, wire.ReleaseShutdown, 0, g)
+			r.cancel(siteA, g.JobID)
 			wait *= 2
 		}
 	}},
