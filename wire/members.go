@@ -10,11 +10,12 @@ import (
 // true, false) is judged here, byte by byte; everything else is left to the JSON codec, value by value. Both refuse the
 // same texts, which a fuzz test holds them to.
 type members struct {
-	raw  []byte
-	at   int
-	few  [12][]byte // names that came, unquoted
-	n    int
-	many map[string]struct{} // instead of few, when there are more
+	raw   []byte
+	at    int
+	skips bool       // values are passed over: a name that comes twice within one isn't looked for
+	few   [12][]byte // names that came, unquoted
+	n     int
+	many  map[string]struct{} // instead of few, when there are more
 }
 
 // open enters the object; false: there is none.
@@ -85,7 +86,7 @@ func (m *members) space() {
 func (m *members) value() (jsontext.Value, bool) {
 	n := simple(m.raw[m.at:])
 	if n == 0 {
-		dec := jsontext.NewDecoder(bytes.NewBuffer(m.raw[m.at:]))
+		dec := jsontext.NewDecoder(bytes.NewBuffer(m.raw[m.at:]), jsontext.AllowDuplicateNames(m.skips))
 		if _, err := dec.ReadValue(); err != nil {
 			return nil, false
 		}

@@ -4,18 +4,22 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// DeclaredVersion finds the protocolVersion of a polling body, wherever it stands; what follows it isn't judged. Empty when
-// JSON declares none, in whatever shape; bad-request when the body isn't JSON.
+// maxBefore is how many members may stand before protocolVersion; no body has half as many.
+const maxBefore = 32
+
+// DeclaredVersion finds the protocolVersion of a polling body, wherever among its first 32 members it stands; what follows
+// it isn't judged. Empty when JSON declares none there, in whatever shape; bad-request when the body isn't JSON so far. It
+// reads what nobody has signed: it needs no memory for what it skips, names that come twice within it included.
 func DeclaredVersion(body []byte) (string, error) {
-	m := members{raw: body}
+	m := members{raw: body, skips: true}
 	if !m.open() {
-		if !jsontext.Value(body).IsValid() {
+		if !jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true)) {
 			return "", malformed("the body")
 		}
 		return "", nil
 	}
-	for first := true; ; first = false {
-		name, v, ok := m.next(first)
+	for n := range maxBefore + 1 {
+		name, v, ok := m.next(n == 0)
 		switch {
 		case !ok:
 			return "", malformed("the body")
@@ -26,6 +30,7 @@ func DeclaredVersion(body []byte) (string, error) {
 			return s, nil
 		}
 	}
+	return "", nil
 }
 
 func declared(d Dialect, dst *string) field {

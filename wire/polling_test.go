@@ -1,6 +1,8 @@
 package wire_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +14,8 @@ import (
 func TestDeclaredVersion(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"protocolVersion":"2"}`: "2", `{"a":{"protocolVersion":"0"},"protocolVersion":"2"}`: "2", ` {"protocolVersion" : "\u0032"} `: "2",
+		`{"a":{"b":1,"b":2},"protocolVersion":"2"}`: "2", `{` + strings.Join(numbered(31), ",") + `,"protocolVersion":"2"}`: "2",
+		`{` + strings.Join(numbered(33), ",") + `,"protocolVersion":"2"}`: "",
 		`{}`: "", `{"protocolVersion":2}`: "", `{"protocolVersion":null}`: "", `[]`: "", `null`: "", `"2"`: "", ` 7 `: "",
 	} {
 		got, err := wire.DeclaredVersion([]byte(text))
@@ -21,6 +25,27 @@ func TestDeclaredVersion(t *testing.T) {
 	for _, text := range []string{``, ` `, `{`, `{"protocolVersion"`, `{"a":}`, `{"a":1,"a":2}`, `nul`, `{"a":1}x`} {
 		_, err := wire.DeclaredVersion([]byte(text))
 		assert.ErrorIs(t, err, &wire.Error{Code: wire.CodeBadRequest}, text)
+	}
+}
+
+// numbered answers n members.
+func numbered(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf(`"m%d":[]`, i)
+	}
+	return out
+}
+
+// It is asked of bodies that nobody has signed: 8 MiB of names must not become hundreds of megabytes of memory.
+func TestDeclaredVersionNeedsNoMemory(t *testing.T) {
+	for name, text := range map[string]string{
+		"members":          "{" + strings.Join(numbered(100_000), ",") + "}",
+		"members within":   `{"a":{` + strings.Join(numbered(100_000), ",") + `},"protocolVersion":"2"}`,
+		"members in lists": `[{` + strings.Join(numbered(100_000), ",") + `}]`,
+	} {
+		raw := []byte(text)
+		assert.Less(t, testing.AllocsPerRun(1, func() { _, _ = wire.DeclaredVersion(raw) }), 500.0, name)
 	}
 }
 
