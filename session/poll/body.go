@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -20,6 +21,7 @@ import (
 const MaxBodyBytes = wire.MaxFrameBytes
 
 const (
+	freeBody    = 4 << 10          // costs no more than its connection, so that it waits for nothing
 	smallBody   = 64 << 10         // read from anybody; a longer one only from a known caller whose request is fresh
 	smallBytes  = 32 << 20         // of small bodies at once
 	callerBytes = 16 << 20         // of longer bodies of one caller at once
@@ -136,9 +138,25 @@ func (s *shares) leave(who string, one *share) {
 	}
 }
 
-// read reads the body. A long one of somebody that the headers don't make known is refused unread, before its version
-// was looked at: it would hold memory for nothing.
+// read reads the body. No deadline is left behind a whole one: it would end the wait of a held request. What else may still
+// come isn't waited for by net/http, which reads on behind an answer, for longer than the answer's client needs to see it.
 func (q *request) read() error {
+	err := q.readBody()
+	var until time.Time
+	switch {
+	case err == nil:
+	case isBroken(err) || errors.Is(err, errGone):
+		until = time.Now()
+	default:
+		until = time.Now().Add(bodyStall)
+	}
+	_ = http.NewResponseController(q.w).SetReadDeadline(until)
+	return err
+}
+
+// readBody reads the body. A long one of somebody that the headers don't make known is refused unread, before its version
+// was looked at: it would hold memory for nothing.
+func (q *request) readBody() error {
 	n := q.http.ContentLength
 	switch {
 	case n > MaxBodyBytes:
@@ -154,8 +172,10 @@ func (q *request) read() error {
 			return err
 		}
 	}
-	if err := q.reserve(n); err != nil {
-		return err
+	if n > freeBody {
+		if err := q.reserve(n); err != nil {
+			return err
+		}
 	}
 	_, err := q.receive(int(n))
 	return err
@@ -163,6 +183,9 @@ func (q *request) read() error {
 
 // readUnknown reads a body whose length isn't told: as a short one first, and on when it goes on.
 func (q *request) readUnknown() error {
+	if whole, err := q.receive(freeBody); whole || err != nil {
+		return err
+	}
 	if err := q.reserve(smallBody); err != nil {
 		return err
 	}
@@ -218,7 +241,7 @@ func (q *request) free() {
 }
 
 // receive reads until the body has most bytes or, where its length isn't told, ends before: then it is whole. Each chunk
-// has its time to arrive. No deadline is left behind: it would end the wait of a held request.
+// has its time to arrive.
 func (q *request) receive(most int) (whole bool, err error) {
 	control := http.NewResponseController(q.w)
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
@@ -240,10 +263,27 @@ func (q *request) receive(most int) (whole bool, err error) {
 		case errors.Is(err, io.EOF) && !told:
 			return true, nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return false, wire.BadRequest("the body came too slowly")
-		default:
+			return false, errSlow
+		case hungUp(err):
 			return false, errGone
+		default:
+			return false, errFraming
 		}
 	}
 	return told, nil
+}
+
+// What is wrong with a body that never comes whole. net/http ends the request's context with the first failed read, also
+// when its client still waits for an answer.
+var (
+	errSlow    = wire.BadRequest("the body came too slowly")
+	errFraming = wire.BadRequest("the body isn't framed as its headers say")
+)
+
+func isBroken(err error) bool { return errors.Is(err, errSlow) || errors.Is(err, errFraming) }
+
+// hungUp reports whether a body's read failed because its client went away.
+func hungUp(err error) bool {
+	var broken net.Error
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &broken)
 }

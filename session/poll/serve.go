@@ -97,8 +97,10 @@ func (p *Planes) route(q *request) error {
 
 // refuse answers a request with its error and tells the outcome's word.
 func (p *Planes) refuse(a *answer, q *request, err error) string {
-	if errors.Is(err, errGone) || q.http.Context().Err() != nil {
-		a.closing = true // what may still come on this connection isn't where a request begins
+	broken := isBroken(err)
+	gone := errors.Is(err, errGone) || q.http.Context().Err() != nil && !broken
+	a.closing = a.closing || broken || gone // what may still come on this connection isn't where a request begins
+	if gone {
 		a.refusal(http.StatusServiceUnavailable, 1, errDraining().AppendJSON(nil))
 		return outcomeGone
 	}
