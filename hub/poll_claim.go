@@ -107,6 +107,9 @@ func (h *Hub) PollClaim(ctx context.Context, c session.Call, r *wire.ClaimReques
 	d := h.newClaim(dev, c, r)
 	h.reg.addClaim(d)
 	defer h.reg.removeClaim(d)
+	if now := h.proj.Current(); now != cur {
+		h.judge(now, d) // what judges all claims may have passed before this was one of them
+	}
 	switch {
 	case h.polls.replayed(dev.Runner, c.Signature):
 		hold = 0 // its daemon has the answer to it, and whoever sends it again would only keep jobs from others
@@ -223,10 +226,10 @@ func grantsOf(jobs []wire.ClaimedJob) []wire.Grant {
 }
 
 // PollFetch answers with the payload. While it isn't sealed it waits for up to hold: the end of its window, a cancel or a
-// revocation are told as soon as they happen.
+// revocation are told as soon as they happen. It waits for a store that fails, too: a daemon gives up a job for it.
 func (h *Hub) PollFetch(ctx context.Context, c session.Call, r *wire.FetchRequest, hold time.Duration) (session.Answer, error) {
 	a, err := h.takePayload(ctx, c, r.Grant)
-	if hold <= 0 || !errors.Is(err, store.ErrNotReady) {
+	if hold <= 0 || !mayChange(err) {
 		return a, h.fetchRefusal(ctx, err)
 	}
 	w, over := h.polls.wait(r.Grant.LeaseID)
@@ -235,17 +238,34 @@ func (h *Hub) PollFetch(ctx context.Context, c session.Call, r *wire.FetchReques
 	defer t.Stop()
 	for late := false; ; {
 		a, err = h.takePayload(ctx, c, r.Grant)
-		if late || h.stopped.Load() || !errors.Is(err, store.ErrNotReady) {
+		if late || h.stopped.Load() || !mayChange(err) {
 			return a, h.fetchRefusal(ctx, err)
+		}
+		var again <-chan time.Time
+		if errors.Is(err, store.ErrUnavailable) {
+			again = time.After(storeAgain)
 		}
 		select {
 		case <-w.moved:
+		case <-again:
 		case <-t.C:
 			late = true
 		case <-ctx.Done():
 			return a, ctx.Err()
 		}
 	}
+}
+
+// A call that a daemon doesn't repeat is tried again while the store fails: so often, and the result for so long. Public
+// clients give a request up after 30 s.
+const (
+	storeAgain    = 500 * time.Millisecond
+	resultsInsist = 20 * time.Second
+)
+
+// mayChange reports whether asking again makes sense.
+func mayChange(err error) bool {
+	return errors.Is(err, store.ErrNotReady) || errors.Is(err, store.ErrUnavailable)
 }
 
 // takePayload judges the caller and takes the payload once there is room for it.
@@ -288,7 +308,7 @@ func (h *Hub) fetchRefusal(ctx context.Context, err error) error {
 	return h.refusal(ctx, "take payload", err)
 }
 
-// PollResult records a result.
+// PollResult records a result. A daemon that polls sends it once: while the store fails, an answer waits for it.
 func (h *Hub) PollResult(ctx context.Context, c session.Call, r *wire.ResultRequest) (session.Answer, error) {
 	dev, err := pollDevice(h.proj.Current(), c)
 	if err != nil {
@@ -299,6 +319,9 @@ func (h *Hub) PollResult(ctx context.Context, c session.Call, r *wire.ResultRequ
 		return session.Answer{}, err
 	}
 	done, err := h.store.Complete(ctx, dev.Runner, r.Grant, r.Envelope, r.Disposition)
+	for began := time.Now(); errors.Is(err, store.ErrUnavailable) && since(began) < resultsInsist && pause(ctx, storeAgain); {
+		done, err = h.store.Complete(ctx, dev.Runner, r.Grant, r.Envelope, r.Disposition)
+	}
 	if err != nil {
 		return session.Answer{}, h.refusal(ctx, "complete", err)
 	}

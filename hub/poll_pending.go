@@ -34,7 +34,8 @@ func (p *sitePolls) present() bool {
 // heldPending is a pending that waits: a session of its site for one offer of seals.
 type heldPending struct {
 	call    session.Call
-	session string // that the store offers to
+	under   *projection.Current // that the call was judged by
+	session string              // that the store offers to
 	done    chan struct{}
 
 	// Guarded by the site's mu.
@@ -60,14 +61,15 @@ func (h *Hub) pollSite(cur *projection.Current, c session.Call) (*projection.Sit
 // PollPending answers with what the site has to seal. With nothing to seal it waits for up to hold, and also ends, without
 // jobs, when there is a result that no poll was told of.
 func (h *Hub) PollPending(ctx context.Context, c session.Call, hold time.Duration) (session.Answer, error) {
-	known, err := h.pollSite(h.proj.Current(), c)
+	cur := h.proj.Current()
+	known, err := h.pollSite(cur, c)
 	if err != nil {
 		return session.Answer{}, err
 	}
 	s := h.reg.ensureSite(h, known.ID)
 	s.pollBegins(ctx, hold)
 	defer s.pollEnds()
-	p := &heldPending{call: c, session: h.pollOffer(), done: make(chan struct{})}
+	p := &heldPending{call: c, under: cur, session: h.pollOffer(), done: make(chan struct{})}
 	s.unwant(store.OfferSeals)
 	p.got, err = h.store.Offer(ctx, s.id, p.session, store.OfferSeals, wire.MaxList, math.MaxInt64, h.set.SealOfferFor)
 	if err != nil {
@@ -108,7 +110,7 @@ func (s *site) await(ctx context.Context, p *heldPending, hold time.Duration) {
 	s.mu.Lock()
 	p.news = s.polls.news
 	s.polls.news = false
-	if p.news || len(s.polls.waiting) >= s.hub.set.SessionsPerSite || s.hub.stopped.Load() {
+	if p.news || s.hub.stopped.Load() {
 		s.mu.Unlock()
 		return
 	}
@@ -117,6 +119,9 @@ func (s *site) await(ctx context.Context, p *heldPending, hold time.Duration) {
 		s.mark()
 	}
 	s.mu.Unlock()
+	if cur := s.hub.proj.Current(); cur != p.under {
+		s.judgePolls(cur) // what judges all polls may have passed before this was one of them
+	}
 	t := time.NewTimer(hold)
 	defer t.Stop()
 	select {

@@ -24,7 +24,7 @@ type Options struct {
 	// HoldClaim, HoldFetch and HoldPending are how long a request may wait for what it asks for; 0: it is answered at
 	// once. Public clients give a request up after 30 s.
 	HoldClaim, HoldFetch, HoldPending time.Duration
-	// MaxHeld is how many requests wait at once; those beyond are answered at once. 0: 50,000.
+	// MaxHeld is how many requests wait at once, 128 of one caller's at most; those beyond are answered at once. 0: 50,000.
 	MaxHeld int
 
 	Log      zerolog.Logger
@@ -79,7 +79,7 @@ type Planes struct {
 	refusals  *refusals
 
 	draining atomic.Bool
-	held     atomic.Int64 // requests that wait
+	underWay underWay
 }
 
 // New makes the planes.
@@ -103,17 +103,25 @@ func New(opts Options) (*Planes, error) {
 }
 
 // Drain answers what would be new work with 503 from now on. What is under way goes on: heartbeats, payloads, results.
-func (p *Planes) Drain() { p.draining.Store(true) }
+func (p *Planes) Drain() {
+	p.draining.Store(true)
+	p.underWay.drain()
+}
 
-// hold lets work wait for up to so long, unless too many wait.
+// Answered waits, after Drain, until what was under way then is answered, or ctx ends: thousands of requests that are let go
+// at once take a moment.
+func (p *Planes) Answered(ctx context.Context) error { return p.underWay.await(ctx) }
+
+// hold lets work wait for up to so long, unless too many wait, or too many of this caller's.
 func (p *Planes) hold(q *request, most time.Duration, work func(hold time.Duration) (session.Answer, error)) (session.Answer, error) {
 	if most <= 0 {
 		return work(0)
 	}
 	p.opts.Observer.Waits(q.name(), 1)
 	defer p.opts.Observer.Waits(q.name(), -1)
-	defer p.held.Add(-1)
-	if p.held.Add(1) > int64(p.opts.MaxHeld) {
+	if c := (heldCaller{q.e.role, q.Caller}); p.underWay.hold(c, p.opts.MaxHeld) {
+		defer p.underWay.release(c)
+	} else {
 		most = 0
 	}
 	return work(most)

@@ -35,6 +35,9 @@ var (
 
 // ServeHTTP answers one request. It blocks for as long as the request is held.
 func (p *Planes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p.underWay.begin() {
+		defer p.underWay.end()
+	}
 	began := time.Now()
 	q := &request{planes: p, http: r, w: w}
 	rep, err := p.answer(q)

@@ -69,6 +69,7 @@ func (r *Relay) Drain() error {
 	left := len(r.server.Sessions())
 	polled, stop := context.WithDeadline(ctx, began.Add(r.set.DrainWindow))
 	defer stop()
+	_ = r.polls.Answered(polled) // what isn't answered by then is cut
 	_ = r.hub.AwaitPolls(polled) // what isn't finished by then is handed out again
 	r.log.Info().Err(err).Str("event", "drained").Int("sessions", open).Int("left", left).
 		Str("took", time.Since(began).Round(time.Millisecond).String()).Msg("drained")
