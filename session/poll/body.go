@@ -27,6 +27,7 @@ const (
 	callerBytes = 16 << 20         // of longer bodies of one caller at once
 	bodyChunk   = 32 << 10         // must arrive within bodyStall
 	bodyStall   = 10 * time.Second // as a stream of the push protocol
+	restStall   = writeStall / 2   // for what comes behind a refusal, which is written after it
 	bodyWait    = 20 * time.Second // for room; clients give up after 30 s
 )
 
@@ -138,20 +139,24 @@ func (s *shares) leave(who string, one *share) {
 	}
 }
 
-// read reads the body. No deadline is left behind a whole one: it would end the wait of a held request. What else may still
-// come isn't waited for by net/http, which reads on behind an answer, for longer than the answer's client needs to see it.
+// read reads the body. No deadline is left behind a whole one: it would end the wait of a held request.
 func (q *request) read() error {
 	err := q.readBody()
-	var until time.Time
 	switch {
 	case err == nil:
+		_ = http.NewResponseController(q.w).SetReadDeadline(time.Time{})
 	case isBroken(err) || errors.Is(err, errGone):
-		until = time.Now()
+		q.leave(0)
 	default:
-		until = time.Now().Add(bodyStall)
+		q.leave(restStall)
 	}
-	_ = http.NewResponseController(q.w).SetReadDeadline(until)
 	return err
+}
+
+// leave has what may still come of a body waited for no longer than that: net/http reads it before a refusal goes out, as
+// some clients write all before they read.
+func (q *request) leave(wait time.Duration) {
+	_ = http.NewResponseController(q.w).SetReadDeadline(time.Now().Add(wait))
 }
 
 // readBody reads the body. A long one of somebody that the headers don't make known is refused unread, before its version

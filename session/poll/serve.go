@@ -63,11 +63,13 @@ func (q *request) name() string {
 
 // answer takes a request through the checks and lets its endpoint work.
 func (p *Planes) answer(q *request) (session.Answer, error) {
-	if err := p.route(q); err != nil {
-		return session.Answer{}, err
+	err := p.route(q)
+	if err == nil && p.draining.Load() && q.e.fresh {
+		err = errDraining()
 	}
-	if p.draining.Load() && q.e.fresh {
-		return session.Answer{}, errDraining()
+	if err != nil {
+		q.leave(restStall)
+		return session.Answer{}, err
 	}
 	if err := q.read(); err != nil {
 		return session.Answer{}, err
