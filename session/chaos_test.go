@@ -18,6 +18,7 @@ import (
 // TestChaos ends sessions at any moment, in every way, under load both ways: each request is answered or ends, and
 // neither bytes of the budget nor goroutines nor places are lost.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	const clients = 12
 	r := newRelay(t, func(c *ServerConfig) { c.Budget = NewBudget(16 << 20) })
 	envelope := sealed(300 << 10)

@@ -215,6 +215,7 @@ func TestControlOvertakesBulk(t *testing.T) {
 }
 
 func TestReaderIsNeverBlockedByAFullLane(t *testing.T) {
+	t.Parallel()
 	r := newRelay(t)
 	r.op.handle = sendsEnvelopes(wire.MaxEnvelopeBytes)
 	conn, br := r.joinTCP(t, "greedy")
