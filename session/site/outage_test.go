@@ -3,6 +3,7 @@ package site
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +52,7 @@ func TestSealsOutliveTrouble(t *testing.T) {
 		out = false
 		w.conn.mu.Unlock()
 		<-time.After(10 * time.Minute)
+		synctest.Wait()
 		assert.Len(t, sent[wire.Seal](t, w.conn, wire.TypeSeal), before+len(ids))
 		assert.Empty(t, w.declined())
 	})
@@ -82,16 +84,21 @@ func TestCollectingOutlivesTrouble(t *testing.T) {
 			ids = append(ids, fmt.Sprint(i))
 		}
 		w.submit(jobs(ids...)...)
-		for _, id := range ids {
-			w.ask(id)
+		for batch := range slices.Chunk(ids, 128) {
+			w.ask(batch...)
 			synctest.Wait()
-			w.push(resultsFrame(w.finished(id, "text")))
+			var done []wire.ResultJob
+			for _, id := range batch {
+				done = append(done, w.finished(id, "text"))
+			}
+			w.push(resultsFrame(done...))
 		}
 		<-time.After(10 * time.Minute)
 		assert.Len(t, w.results, len(ids))
 		w.conn.on(wire.TypeCollected, nil)
 		before := len(w.collected())
 		<-time.After(time.Minute)
+		synctest.Wait()
 		told := map[wire.Grant]bool{}
 		for _, batch := range w.collected()[before:] {
 			for _, g := range batch {
