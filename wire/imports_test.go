@@ -29,11 +29,13 @@ func allowed() map[string][]string {
 		"session/daemon":       {"session", "session/internal/ask", "wire", "wire/seal"},
 		"session/site":         {"session", "session/internal/ask", "wire", "wire/seal"},
 		"session/internal/ask": {"wire"},
-		"session/poll":         {"session", "wire"},
-		"store":                {"wire"},
-		"store/memory":         {"store", "wire"},
-		"store/disk":           {"store", "store/memory", "wire"},
-		"store/valkey":         {"store", "wire"},
+		// What the tests of both client ends share.
+		"session/internal/fake": {"session", "wire"},
+		"session/poll":          {"session", "wire"},
+		"store":                 {"wire"},
+		"store/memory":          {"store", "wire"},
+		"store/disk":            {"store", "store/memory", "wire"},
+		"store/valkey":          {"store", "wire"},
 		// The suite may use any store's parts that the contract declares, and tests use the suite.
 		"store/storetest": {"store", "wire"},
 		"wire":            {},

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -11,95 +10,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pushrelay/session"
+	"pushrelay/session/internal/fake"
 	"pushrelay/wire"
 	"pushrelay/wire/seal"
 )
 
 const testDeadline = int64(4_000_000_000_000) // in the year 2096
 
-// fakeConn is a relay's end of one session, in memory: it records requests and answers them as a quiet relay would, unless
-// a script for the type says otherwise.
-type fakeConn struct {
-	id string
-
-	mu      sync.Mutex
-	frames  [][]byte
-	scripts map[wire.FrameType]func(ctx context.Context, frame []byte) ([]byte, error)
-	next    int
-	over    chan struct{}
-}
-
-func newFakeConn(id string) *fakeConn {
-	return &fakeConn{
-		id: id, over: make(chan struct{}),
-		scripts: map[wire.FrameType]func(context.Context, []byte) ([]byte, error){},
-	}
-}
-
-func (c *fakeConn) SessionID() string { return c.id }
-
-func (c *fakeConn) on(t wire.FrameType, script func(ctx context.Context, frame []byte) ([]byte, error)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.scripts[t] = script
-}
-
-// refuse answers every request of a type with an error.
-func (c *fakeConn) refuse(t wire.FrameType, e error) {
-	c.on(t, func(context.Context, []byte) ([]byte, error) { return nil, e })
-}
-
-// hang never answers requests of a type; they end with the session.
-func (c *fakeConn) hang(t wire.FrameType) {
-	c.on(t, func(ctx context.Context, _ []byte) ([]byte, error) {
-		select {
-		case <-c.over:
-			return nil, session.ErrEnded
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	})
-}
-
-func (c *fakeConn) Request(ctx context.Context, build func(dst []byte, id string) []byte) ([]byte, error) {
-	return c.do(ctx, func(id string) []byte { return build(nil, id) })
-}
-
-func (c *fakeConn) RequestBulk(ctx context.Context, build func(id string) [][]byte) ([]byte, error) {
-	return c.do(ctx, func(id string) []byte {
-		var frame []byte
-		for _, p := range build(id) {
-			frame = append(frame, p...)
-		}
-		return frame
-	})
-}
-
-func (c *fakeConn) do(ctx context.Context, build func(id string) []byte) ([]byte, error) {
-	c.mu.Lock()
-	select {
-	case <-c.over:
-		c.mu.Unlock()
-		return nil, session.ErrEnded
-	default:
-	}
-	c.next++
-	frame := build(fmt.Sprintf("r%d", c.next))
-	c.frames = append(c.frames, frame)
-	head, err := wire.DecodeHead(frame)
-	if err != nil {
-		panic(err)
-	}
-	script := c.scripts[head.Type]
-	c.mu.Unlock()
-	if script != nil {
-		return script(ctx, frame)
-	}
-	return quiet(head)
-}
+func newFakeConn(id string) *fake.Conn { return fake.New(id, quiet) }
 
 // quiet is what a relay answers when nothing is wrong.
-func quiet(h wire.Head) ([]byte, error) {
+func quiet(h wire.Head, _ []byte) ([]byte, error) {
 	switch h.Type {
 	case wire.TypeAccept:
 		return wire.AppendAcceptReply(nil, h.ID, nil), nil
@@ -115,36 +36,6 @@ func quiet(h wire.Head) ([]byte, error) {
 	return wire.AppendReplyOK(nil, h.ID), nil
 }
 
-// sent lists the requests of a type, in order.
-func sent[T any](t testing.TB, c *fakeConn, typ wire.FrameType) []T {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out []T
-	for _, f := range c.frames {
-		h, err := wire.DecodeHead(f)
-		require.NoError(t, err)
-		if h.Type == typ {
-			v, err := wire.Decode[T](f)
-			require.NoError(t, err)
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
-// types lists the types of all requests, in order.
-func (c *fakeConn) types() []wire.FrameType {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out []wire.FrameType
-	for _, f := range c.frames {
-		h, _ := wire.DecodeHead(f)
-		out = append(out, h.Type)
-	}
-	return out
-}
-
 // world is one daemon, one site and the relay between them.
 type world struct {
 	t      testing.TB
@@ -153,7 +44,7 @@ type world struct {
 	site   *seal.Keys
 	siteID string
 	d      *Daemon
-	conn   *fakeConn
+	conn   *fake.Conn
 	ctx    context.Context
 	wall   func() time.Time
 	tweak  func(*Config)
@@ -215,16 +106,16 @@ func (w *world) welcome() wire.Welcome {
 	}
 }
 
-func (w *world) connect(c *fakeConn) { w.connectWith(c, w.welcome()) }
+func (w *world) connect(c *fake.Conn) { w.connectWith(c, w.welcome()) }
 
-func (w *world) connectWith(c *fakeConn, welcome wire.Welcome) {
+func (w *world) connectWith(c *fake.Conn, welcome wire.Welcome) {
 	w.conn = c
 	w.d.welcome(w.ctx, c, welcome)
 }
 
 // cut ends the session as a broken connection does.
 func (w *world) cut() {
-	close(w.conn.over)
+	w.conn.End()
 	w.d.ended(w.conn, session.End{Reason: session.ReasonCut})
 }
 
@@ -319,11 +210,11 @@ func openResult(t testing.TB, by *seal.Keys, device wire.PublicIdentity, r wire.
 	return got.Outcome
 }
 
-func (w *world) results() []wire.Result { return sent[wire.Result](w.t, w.conn, wire.TypeResult) }
+func (w *world) results() []wire.Result { return fake.Sent[wire.Result](w.t, w.conn, wire.TypeResult) }
 
 func (w *world) released() map[string][]wire.Grant {
 	out := map[string][]wire.Grant{}
-	for _, r := range sent[wire.Release](w.t, w.conn, wire.TypeRelease) {
+	for _, r := range fake.Sent[wire.Release](w.t, w.conn, wire.TypeRelease) {
 		out[r.Reason] = append(out[r.Reason], r.Grants...)
 	}
 	return out

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"pushrelay/session/internal/fake"
 	"pushrelay/wire"
 )
 
@@ -70,7 +71,7 @@ func (w *grantWorld) push1(s wire.Stub, lease string, g *wire.SignedGrant) {
 
 func (w *grantWorld) accepted() []wire.Grant {
 	var out []wire.Grant
-	for _, f := range sent[wire.Grants](w.t, w.conn, wire.TypeAccept) {
+	for _, f := range fake.Sent[wire.Grants](w.t, w.conn, wire.TypeAccept) {
 		out = append(out, f.Grants...)
 	}
 	return out

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pushrelay/session"
+	"pushrelay/session/internal/fake"
 	"pushrelay/wire"
 	"pushrelay/wire/seal"
 )
@@ -24,7 +25,7 @@ func TestWholeLife(t *testing.T) {
 		w := newWorld(t, run, nil)
 		w.offer("a", "b")
 		synctest.Wait()
-		accepts := sent[wire.Grants](t, w.conn, wire.TypeAccept)
+		accepts := fake.Sent[wire.Grants](t, w.conn, wire.TypeAccept)
 		require.Len(t, accepts, 1, "one accept for all jobs of a push")
 		assert.Equal(t, []wire.Grant{grant("a"), grant("b")}, accepts[0].Grants)
 
@@ -80,7 +81,7 @@ func TestNothingRunsTwice(t *testing.T) {
 func TestPrivateFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, &echo{}, nil)
-		w.conn.hang(wire.TypeResult)
+		w.conn.Hang(wire.TypeResult)
 		w.offer("a")
 		synctest.Wait()
 		w.payload("a", "very secret words")
@@ -203,7 +204,7 @@ func TestOffersThatAreGivenBack(t *testing.T) {
 				w.push(w.claimed(s))
 				synctest.Wait()
 				assert.Equal(t, map[string][]wire.Grant{c.reason: {grant("a")}}, w.released())
-				for _, a := range sent[wire.Grants](t, w.conn, wire.TypeAccept) {
+				for _, a := range fake.Sent[wire.Grants](t, w.conn, wire.TypeAccept) {
 					assert.NotContains(t, a.Grants, grant("a"))
 				}
 			})
@@ -273,14 +274,14 @@ func TestLostReportsNothing(t *testing.T) {
 		assert.Empty(t, w.results())
 		assert.Empty(t, w.released())
 		assert.Empty(t, w.files())
-		assert.Len(t, sent[wire.Ready](t, w.conn, wire.TypeReady), 1, "unaccepted asks for a ready")
+		assert.Len(t, fake.Sent[wire.Ready](t, w.conn, wire.TypeReady), 1, "unaccepted asks for a ready")
 	})
 }
 
 func TestLostAfterTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, &echo{}, nil)
-		w.conn.hang(wire.TypeResult)
+		w.conn.Hang(wire.TypeResult)
 		w.offer("a")
 		synctest.Wait()
 		w.payload("a", "x")
@@ -409,7 +410,7 @@ func TestStopCutShortGivesBack(t *testing.T) {
 func TestCutForgetsOnlyWhatWasntAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, &echo{}, nil)
-		w.conn.hang(wire.TypeAccept)
+		w.conn.Hang(wire.TypeAccept)
 		w.offer("a")
 		synctest.Wait()
 		w.cut()
@@ -417,7 +418,7 @@ func TestCutForgetsOnlyWhatWasntAccepted(t *testing.T) {
 		w.d.hello(&b)
 		assert.Equal(t, []wire.Grant{grant("a")}, b.ActiveLeases, "an accept was sent: the relay says what became of it")
 		next := newFakeConn("s2")
-		next.on(wire.TypeFetch, func(_ context.Context, frame []byte) ([]byte, error) {
+		next.On(wire.TypeFetch, func(_ context.Context, frame []byte) ([]byte, error) {
 			return nil, wire.Errorf(wire.CodeNotFound, "no")
 		})
 		w.connect(next)
@@ -439,6 +440,6 @@ func TestOldSessionsCountForNothing(t *testing.T) {
 		assert.Empty(t, w.d.ledger.byGrant)
 		w.offer("b")
 		synctest.Wait()
-		assert.Len(t, sent[wire.Grants](t, w.conn, wire.TypeAccept), 1)
+		assert.Len(t, fake.Sent[wire.Grants](t, w.conn, wire.TypeAccept), 1)
 	})
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pushrelay/session"
+	"pushrelay/session/internal/fake"
 	"pushrelay/wire"
 )
 
 // withResult makes a daemon that finished job a, and whose relay never answered.
 func withResult(t testing.TB, run Runner) *world {
 	w := newWorld(t, run, nil)
-	w.conn.hang(wire.TypeResult)
+	w.conn.Hang(wire.TypeResult)
 	w.offer("a")
 	synctest.Wait()
 	w.payload("a", "x")
@@ -42,12 +43,12 @@ func TestRestartReportsFirst(t *testing.T) {
 
 		next := newFakeConn("s2")
 		slow := make(chan struct{})
-		next.on(wire.TypeResult, func(_ context.Context, frame []byte) ([]byte, error) {
+		next.On(wire.TypeResult, func(_ context.Context, frame []byte) ([]byte, error) {
 			<-slow
 			h, _ := wire.DecodeHead(frame)
-			return quiet(h)
+			return quiet(h, frame)
 		})
-		next.on(wire.TypeFetch, func(_ context.Context, frame []byte) ([]byte, error) {
+		next.On(wire.TypeFetch, func(_ context.Context, frame []byte) ([]byte, error) {
 			f, err := wire.Decode[wire.Fetch](frame)
 			require.NoError(t, err)
 			head := wire.AppendFetchReplyHead(nil, f.ID)
@@ -55,10 +56,10 @@ func TestRestartReportsFirst(t *testing.T) {
 		})
 		w.connect(next)
 		synctest.Wait()
-		assert.Equal(t, []wire.FrameType{wire.TypeResult}, next.types(), "results before fetches")
+		assert.Equal(t, []wire.FrameType{wire.TypeResult}, next.Types(), "results before fetches")
 		close(slow)
 		synctest.Wait()
-		assert.Equal(t, []wire.FrameType{wire.TypeResult, wire.TypeFetch, wire.TypeResult}, next.types())
+		assert.Equal(t, []wire.FrameType{wire.TypeResult, wire.TypeFetch, wire.TypeResult}, next.Types())
 		assert.Equal(t, "re: fetched", w.outcome(w.results()[1]).Text)
 		assert.Empty(t, w.files())
 	})
@@ -113,7 +114,7 @@ func TestAnswersToResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, &echo{}, nil)
-				w.conn.on(wire.TypeResult, c.script)
+				w.conn.On(wire.TypeResult, c.script)
 				w.offer("a")
 				synctest.Wait()
 				w.payload("a", "x")
@@ -125,7 +126,7 @@ func TestAnswersToResults(t *testing.T) {
 				}
 				assert.Len(t, w.files(), 1)
 				if name != "ended" {
-					w.conn.on(wire.TypeResult, answer(true, false))
+					w.conn.On(wire.TypeResult, answer(true, false))
 					<-time.After(time.Second)
 				} else {
 					w.cut()
@@ -143,7 +144,7 @@ func TestAnswersToResults(t *testing.T) {
 func TestRefusedAsItIsBecomesAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, &echo{}, nil)
-		w.conn.refuse(wire.TypeResult, wire.BadRequest("no"))
+		w.conn.Refuse(wire.TypeResult, wire.BadRequest("no"))
 		w.offer("a")
 		synctest.Wait()
 		w.payload("a", "x")
@@ -173,7 +174,7 @@ func TestLargeResultFailsVisiblyAfterCuts(t *testing.T) {
 					w.cut()
 					synctest.Wait()
 					next := newFakeConn("again")
-					next.hang(wire.TypeResult)
+					next.Hang(wire.TypeResult)
 					w.connect(next)
 					synctest.Wait()
 				}
@@ -193,15 +194,15 @@ func TestHeartbeats(t *testing.T) {
 		causes := make(chan error, 1)
 		w := newWorld(t, until(causes), nil)
 		<-time.After(time.Minute)
-		assert.Empty(t, w.conn.types(), "nothing is held")
+		assert.Empty(t, w.conn.Types(), "nothing is held")
 		w.offer("a")
 		synctest.Wait()
 		w.payload("a", "x")
 		<-time.After(5 * time.Minute)
-		beats := sent[wire.Heartbeat](t, w.conn, wire.TypeHeartbeat)
+		beats := fake.Sent[wire.Heartbeat](t, w.conn, wire.TypeHeartbeat)
 		assert.InDelta(t, 15, len(beats), 1)
 		assert.Equal(t, []wire.Grant{grant("a")}, beats[0].ActiveLeases)
-		w.conn.on(wire.TypeHeartbeat, func(_ context.Context, frame []byte) ([]byte, error) {
+		w.conn.On(wire.TypeHeartbeat, func(_ context.Context, frame []byte) ([]byte, error) {
 			h, _ := wire.DecodeHead(frame)
 			return wire.AppendHeartbeatReply(nil, h.ID, []wire.Grant{grant("a")}, nil, 1, nil), nil
 		})
@@ -222,10 +223,10 @@ func TestUnansweredHeartbeatsMakeSuspect(t *testing.T) {
 		w.offer("a")
 		synctest.Wait()
 		w.payload("a", "x")
-		w.conn.refuse(wire.TypeHeartbeat, wire.Unavailable(1, "slow store"))
+		w.conn.Refuse(wire.TypeHeartbeat, wire.Unavailable(1, "slow store"))
 		<-time.After(70 * time.Second)
 		assert.True(t, w.has(EventSuspect))
-		w.conn.on(wire.TypeHeartbeat, func(_ context.Context, frame []byte) ([]byte, error) {
+		w.conn.On(wire.TypeHeartbeat, func(_ context.Context, frame []byte) ([]byte, error) {
 			h, _ := wire.DecodeHead(frame)
 			return wire.AppendHeartbeatReply(nil, h.ID, nil, []wire.Grant{grant("a")}, 1, nil), nil
 		})
@@ -260,7 +261,7 @@ func TestSleepIsNoticed(t *testing.T) {
 		<-time.After(3 * time.Second)
 		synctest.Wait()
 		assert.True(t, w.has(EventSuspect))
-		assert.Len(t, sent[wire.Heartbeat](t, w.conn, wire.TypeHeartbeat), 1, "the relay is asked at once")
+		assert.Len(t, fake.Sent[wire.Heartbeat](t, w.conn, wire.TypeHeartbeat), 1, "the relay is asked at once")
 		assert.True(t, w.has(EventConfirmed))
 	})
 }
@@ -276,7 +277,7 @@ func TestFetchAnswers(t *testing.T) {
 				synctest.Wait()
 				w.cut()
 				next := newFakeConn("s2")
-				next.refuse(wire.TypeFetch, wire.Errorf(code, "x"))
+				next.Refuse(wire.TypeFetch, wire.Errorf(code, "x"))
 				w.connect(next)
 				synctest.Wait()
 				assert.Equal(t, kept, w.d.ledger.byGrant[grant("a")] != nil)
@@ -295,7 +296,7 @@ func TestPushOvertakesFetch(t *testing.T) {
 		synctest.Wait()
 		w.cut()
 		next := newFakeConn("s2")
-		next.on(wire.TypeFetch, func(context.Context, []byte) ([]byte, error) {
+		next.On(wire.TypeFetch, func(context.Context, []byte) ([]byte, error) {
 			w.payload("a", "pushed")
 			return nil, wire.Errorf(wire.CodeTooLate, "withheld")
 		})
@@ -312,7 +313,7 @@ func TestFreshOffersAreNotFetched(t *testing.T) {
 		w := newWorld(t, &echo{}, nil)
 		w.offer("a") // before any goroutine of the session ran
 		synctest.Wait()
-		assert.Equal(t, []wire.FrameType{wire.TypeAccept}, w.conn.types())
+		assert.Equal(t, []wire.FrameType{wire.TypeAccept}, w.conn.Types())
 	})
 }
 

@@ -2,7 +2,6 @@ package site
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -11,84 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pushrelay/session"
+	"pushrelay/session/internal/fake"
 	"pushrelay/wire"
 	"pushrelay/wire/seal"
 )
 
-type script func(ctx context.Context, frame []byte) ([]byte, error)
-
-// fakeConn is a relay's end of one session, in memory: it records requests and answers them as a quiet relay would, unless
-// a script for the type says otherwise.
-type fakeConn struct {
-	id string
-
-	mu      sync.Mutex
-	frames  [][]byte
-	scripts map[wire.FrameType]script
-	next    int
-	over    chan struct{}
-}
-
-func newFakeConn(id string) *fakeConn {
-	return &fakeConn{id: id, over: make(chan struct{}), scripts: map[wire.FrameType]script{}}
-}
-
-func (c *fakeConn) SessionID() string { return c.id }
-
-func (c *fakeConn) on(t wire.FrameType, s script) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.scripts[t] = s
-}
-
-// hang never answers requests of a type; they end with the session.
-func (c *fakeConn) hang(t wire.FrameType) {
-	c.on(t, func(ctx context.Context, _ []byte) ([]byte, error) {
-		select {
-		case <-c.over:
-			return nil, session.ErrEnded
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	})
-}
-
-func (c *fakeConn) Request(ctx context.Context, build func(dst []byte, id string) []byte) ([]byte, error) {
-	return c.do(ctx, func(id string) []byte { return build(nil, id) })
-}
-
-func (c *fakeConn) RequestBulk(ctx context.Context, build func(id string) [][]byte) ([]byte, error) {
-	return c.do(ctx, func(id string) []byte {
-		var frame []byte
-		for _, p := range build(id) {
-			frame = append(frame, p...)
-		}
-		return frame
-	})
-}
-
-func (c *fakeConn) do(ctx context.Context, build func(id string) []byte) ([]byte, error) {
-	c.mu.Lock()
-	select {
-	case <-c.over:
-		c.mu.Unlock()
-		return nil, session.ErrEnded
-	default:
-	}
-	c.next++
-	frame := build(fmt.Sprintf("r%d", c.next))
-	c.frames = append(c.frames, frame)
-	head, err := wire.DecodeHead(frame)
-	if err != nil {
-		panic(err)
-	}
-	s := c.scripts[head.Type]
-	c.mu.Unlock()
-	if s != nil {
-		return s(ctx, frame)
-	}
-	return quiet(head, frame)
-}
+func newFakeConn(id string) *fake.Conn { return fake.New(id, quiet) }
 
 // quiet is what a relay answers when nothing is wrong.
 func quiet(h wire.Head, frame []byte) ([]byte, error) {
@@ -123,31 +50,13 @@ func quiet(h wire.Head, frame []byte) ([]byte, error) {
 	return wire.AppendReplyOK(nil, h.ID), nil
 }
 
-// sent lists the requests of a type, in order.
-func sent[T any](t testing.TB, c *fakeConn, typ wire.FrameType) []T {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out []T
-	for _, f := range c.frames {
-		h, err := wire.DecodeHead(f)
-		require.NoError(t, err)
-		if h.Type == typ {
-			v, err := wire.Decode[T](f)
-			require.NoError(t, err)
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
 // world is one site, one device and the relay between them.
 type world struct {
 	t      testing.TB
 	keys   *seal.Keys
 	device *seal.Keys
 	s      *Site
-	conn   *fakeConn
+	conn   *fake.Conn
 
 	mu      sync.Mutex
 	results []Result
@@ -215,13 +124,13 @@ func (w *world) failing(err error) {
 	w.fail = err
 }
 
-func (w *world) connect(c *fakeConn, epoch string) {
+func (w *world) connect(c *fake.Conn, epoch string) {
 	w.conn = c
 	w.s.welcome(w.t.Context(), c, wire.Welcome{SessionID: "s", Epoch: epoch})
 }
 
 func (w *world) cut() {
-	close(w.conn.over)
+	w.conn.End()
 	w.s.ended(w.conn, session.End{Reason: session.ReasonCut})
 }
 
@@ -304,7 +213,7 @@ func noticesFrame(t testing.TB, typ wire.FrameType, jobs ...wire.Notice) []byte 
 
 func (w *world) collected() [][]wire.Grant {
 	var out [][]wire.Grant
-	for _, f := range sent[wire.Grants](w.t, w.conn, wire.TypeCollected) {
+	for _, f := range fake.Sent[wire.Grants](w.t, w.conn, wire.TypeCollected) {
 		out = append(out, f.Grants)
 	}
 	return out
@@ -312,7 +221,7 @@ func (w *world) collected() [][]wire.Grant {
 
 func (w *world) declined() []wire.Grant {
 	var out []wire.Grant
-	for _, f := range sent[wire.Grants](w.t, w.conn, wire.TypeDecline) {
+	for _, f := range fake.Sent[wire.Grants](w.t, w.conn, wire.TypeDecline) {
 		out = append(out, f.Grants...)
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"pushrelay/session/internal/fake"
 	"pushrelay/wire"
 )
 
@@ -33,7 +34,7 @@ func FuzzPush(f *testing.F) {
 			for _, r := range w.results {
 				assert.False(t, r.Verified)
 			}
-			assert.Empty(t, sent[wire.Seal](t, w.conn, wire.TypeSeal))
+			assert.Empty(t, fake.Sent[wire.Seal](t, w.conn, wire.TypeSeal))
 		})
 	})
 }

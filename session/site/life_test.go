@@ -15,6 +15,7 @@ import (
 
 	"pushrelay/session"
 	"pushrelay/session/internal/ask"
+	"pushrelay/session/internal/fake"
 	"pushrelay/wire"
 	"pushrelay/wire/seal"
 )
@@ -23,10 +24,10 @@ func TestWholeLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		w.submit(job("a"), job("b"))
-		require.Len(t, sent[wire.Enqueue](t, w.conn, wire.TypeEnqueue), 1, "one frame for jobs of one Submit")
+		require.Len(t, fake.Sent[wire.Enqueue](t, w.conn, wire.TypeEnqueue), 1, "one frame for jobs of one Submit")
 		w.ask("a", "b")
 		synctest.Wait()
-		seals := sent[wire.Seal](t, w.conn, wire.TypeSeal)
+		seals := fake.Sent[wire.Seal](t, w.conn, wire.TypeSeal)
 		require.Len(t, seals, 2)
 		for _, s := range seals {
 			e, err := wire.ParseEnvelope(s.Envelope)
@@ -73,7 +74,7 @@ func TestSubmitInFramesOf256(t *testing.T) {
 			assert.Equal(t, "queued", r.State)
 		}
 		var sizes []int
-		for _, f := range sent[wire.Enqueue](t, w.conn, wire.TypeEnqueue) {
+		for _, f := range fake.Sent[wire.Enqueue](t, w.conn, wire.TypeEnqueue) {
 			sizes = append(sizes, len(f.Stubs))
 		}
 		assert.Equal(t, []int{256, 256, 88}, sizes)
@@ -83,7 +84,7 @@ func TestSubmitInFramesOf256(t *testing.T) {
 func TestSubmitRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
-		w.conn.on(wire.TypeEnqueue, func(_ context.Context, frame []byte) ([]byte, error) {
+		w.conn.On(wire.TypeEnqueue, func(_ context.Context, frame []byte) ([]byte, error) {
 			h, _ := wire.DecodeHead(frame)
 			return wire.AppendEnqueueReply(nil, h.ID, []wire.EnqueueState{
 				{JobID: "late", Error: string(wire.CodeTooLate), Message: "passed"},
@@ -111,13 +112,13 @@ func TestSubmitRefusals(t *testing.T) {
 func TestSubmitOutlivesTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
-		w.conn.on(wire.TypeEnqueue, func(context.Context, []byte) ([]byte, error) {
+		w.conn.On(wire.TypeEnqueue, func(context.Context, []byte) ([]byte, error) {
 			return nil, wire.Unavailable(1, "store")
 		})
 		done := make(chan []Submitted, 1)
 		go func() { done <- w.s.Submit(t.Context(), job("a")) }()
 		<-time.After(5 * time.Second)
-		w.conn.hang(wire.TypeEnqueue)
+		w.conn.Hang(wire.TypeEnqueue)
 		<-time.After(5 * time.Second)
 		w.cut()
 		synctest.Wait()
@@ -128,7 +129,7 @@ func TestSubmitOutlivesTrouble(t *testing.T) {
 		require.ErrorIs(t, got[0].Err, context.DeadlineExceeded)
 		w.connect(newFakeConn("s2"), "epoch")
 		require.NoError(t, (<-done)[0].Err)
-		assert.Len(t, sent[wire.Enqueue](t, w.conn, wire.TypeEnqueue), 1)
+		assert.Len(t, fake.Sent[wire.Enqueue](t, w.conn, wire.TypeEnqueue), 1)
 	})
 }
 
@@ -143,11 +144,11 @@ func TestRelayThatForgot(t *testing.T) {
 		w.cut()
 		w.connect(newFakeConn("s2"), "epoch")
 		synctest.Wait()
-		assert.Empty(t, sent[wire.Enqueue](t, w.conn, wire.TypeEnqueue), "the same memory: nothing to do")
+		assert.Empty(t, fake.Sent[wire.Enqueue](t, w.conn, wire.TypeEnqueue), "the same memory: nothing to do")
 		w.cut()
 		w.connect(newFakeConn("s3"), "another epoch")
 		synctest.Wait()
-		frames := sent[wire.Enqueue](t, w.conn, wire.TypeEnqueue)
+		frames := fake.Sent[wire.Enqueue](t, w.conn, wire.TypeEnqueue)
 		require.Len(t, frames, 1)
 		require.Len(t, frames[0].Stubs, 1)
 		assert.Contains(t, string(frames[0].Stubs[0]), `"open"`)
@@ -161,7 +162,7 @@ func TestRelayThatForgotAndRefuses(t *testing.T) {
 		w.submit(job("a"))
 		w.cut()
 		next := newFakeConn("s2")
-		next.on(wire.TypeEnqueue, func(_ context.Context, frame []byte) ([]byte, error) {
+		next.On(wire.TypeEnqueue, func(_ context.Context, frame []byte) ([]byte, error) {
 			h, _ := wire.DecodeHead(frame)
 			return wire.AppendEnqueueReply(nil, h.ID, []wire.EnqueueState{{JobID: "a", Error: "too-late", Message: "x"}}), nil
 		})
@@ -202,7 +203,7 @@ func TestSealDeclines(t *testing.T) {
 				w.submit(j)
 				w.ask(c.ask)
 				synctest.Wait()
-				assert.Empty(t, sent[wire.Seal](t, w.conn, wire.TypeSeal))
+				assert.Empty(t, fake.Sent[wire.Seal](t, w.conn, wire.TypeSeal))
 				assert.Equal(t, []wire.Grant{grant(c.ask)}, w.declined())
 			})
 		})
@@ -228,7 +229,7 @@ func TestSealOfAnotherProcess(t *testing.T) {
 		})
 		w.ask("elsewhere")
 		synctest.Wait()
-		assert.Len(t, sent[wire.Seal](t, w.conn, wire.TypeSeal), 1)
+		assert.Len(t, fake.Sent[wire.Seal](t, w.conn, wire.TypeSeal), 1)
 		w.push(resultsFrame(w.finished("elsewhere", "x")))
 		synctest.Wait()
 		require.Len(t, w.results, 1)
@@ -257,13 +258,7 @@ func TestLargePayloadsAreAnnounced(t *testing.T) {
 				w.ask("a")
 				<-time.After(10 * time.Second)
 				synctest.Wait()
-				var order []wire.FrameType
-				for _, f := range w.conn.frames {
-					h, err := wire.DecodeHead(f)
-					require.NoError(t, err)
-					order = append(order, h.Type)
-				}
-				assert.Equal(t, []wire.FrameType{wire.TypeEnqueue, wire.TypeSealing, wire.TypeSeal}, order)
+				assert.Equal(t, []wire.FrameType{wire.TypeEnqueue, wire.TypeSealing, wire.TypeSeal}, w.conn.Types())
 			})
 		})
 	}
@@ -273,18 +268,18 @@ func TestSealAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		w.submit(job("a"))
-		w.conn.hang(wire.TypeSeal)
+		w.conn.Hang(wire.TypeSeal)
 		w.ask("a")
 		synctest.Wait()
 		w.ask("a")
 		synctest.Wait()
-		first := sent[wire.Seal](t, w.conn, wire.TypeSeal)
+		first := fake.Sent[wire.Seal](t, w.conn, wire.TypeSeal)
 		require.Len(t, first, 1, "a copy of a request changes nothing")
 		w.cut()
 		w.connect(newFakeConn("s2"), "epoch")
 		w.ask("a")
 		synctest.Wait()
-		second := sent[wire.Seal](t, w.conn, wire.TypeSeal)
+		second := fake.Sent[wire.Seal](t, w.conn, wire.TypeSeal)
 		require.Len(t, second, 1)
 		assert.Equal(t, string(first[0].Envelope), string(second[0].Envelope), "the relay may have it already")
 	})
@@ -400,7 +395,7 @@ func TestCallbackFailureIsOfferedAgain(t *testing.T) {
 func TestCollectedOutlivesACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
-		w.conn.hang(wire.TypeCollected)
+		w.conn.Hang(wire.TypeCollected)
 		for _, id := range []string{"a", "b", "c"} {
 			w.push(resultsFrame(w.finished(id, "x")))
 			synctest.Wait()
@@ -423,7 +418,7 @@ func TestCollectedOnTwoSessions(t *testing.T) {
 			synctest.Wait()
 		}
 		answer := make(chan struct{})
-		w.conn.on(wire.TypeCollected, func(ctx context.Context, frame []byte) ([]byte, error) {
+		w.conn.On(wire.TypeCollected, func(ctx context.Context, frame []byte) ([]byte, error) {
 			if ctx.Err() != nil {
 				return nil, session.ErrEnded // only the first is answered
 			}
@@ -435,7 +430,7 @@ func TestCollectedOnTwoSessions(t *testing.T) {
 		w.connect(newFakeConn("s2"), "epoch")
 		synctest.Wait()
 		require.Equal(t, [][]wire.Grant{{grant("a")}}, w.collected())
-		w.conn.hang(wire.TypeCollected)
+		w.conn.Hang(wire.TypeCollected)
 		notice("b")
 		close(answer)
 		synctest.Wait()
@@ -471,7 +466,7 @@ func TestCancelSurvivesACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		w.submit(job("a"))
-		w.conn.hang(wire.TypeCancel)
+		w.conn.Hang(wire.TypeCancel)
 		done := make(chan []bool, 1)
 		go func() {
 			got, err := w.s.Cancel(t.Context(), "a")
@@ -501,14 +496,14 @@ func TestCancelBeforePublished(t *testing.T) {
 		}()
 		synctest.Wait()
 		next := newFakeConn("s2")
-		next.on(wire.TypeCancel, func(_ context.Context, frame []byte) ([]byte, error) {
+		next.On(wire.TypeCancel, func(_ context.Context, frame []byte) ([]byte, error) {
 			h, _ := wire.DecodeHead(frame)
 			return wire.Encode(wire.CancelReply{Type: wire.TypeReply, Re: h.ID, Cancelled: []bool{false}})
 		})
-		next.on(wire.TypeEnqueue, func(_ context.Context, frame []byte) ([]byte, error) {
+		next.On(wire.TypeEnqueue, func(_ context.Context, frame []byte) ([]byte, error) {
 			h, _ := wire.DecodeHead(frame)
 			<-time.After(time.Second)
-			next.on(wire.TypeCancel, nil) // from here on the relay knows the job
+			next.On(wire.TypeCancel, nil) // from here on the relay knows the job
 			return quiet(h, frame)
 		})
 		w.connect(next, "epoch")
@@ -522,8 +517,8 @@ func TestCancelOutlivesTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		trouble := func(context.Context, []byte) ([]byte, error) { return nil, wire.Unavailable(7, "store") }
-		w.conn.on(wire.TypeEnqueue, trouble)
-		w.conn.on(wire.TypeCancel, trouble)
+		w.conn.On(wire.TypeEnqueue, trouble)
+		w.conn.On(wire.TypeCancel, trouble)
 		submitted := make(chan []Submitted, 1)
 		go func() { submitted <- w.s.Submit(t.Context(), job("a")) }()
 		synctest.Wait()
@@ -536,9 +531,9 @@ func TestCancelOutlivesTrouble(t *testing.T) {
 		<-time.After(5 * time.Minute)
 		assert.Empty(t, cancelled)
 		assert.Empty(t, submitted)
-		tries := len(sent[wire.CancelJobs](t, w.conn, wire.TypeCancel))
+		tries := len(fake.Sent[wire.CancelJobs](t, w.conn, wire.TypeCancel))
 		assert.InDelta(t, 5*60/7, tries, 5, "it comes again when the relay asked it to")
-		w.conn.on(wire.TypeCancel, func(_ context.Context, frame []byte) ([]byte, error) {
+		w.conn.On(wire.TypeCancel, func(_ context.Context, frame []byte) ([]byte, error) {
 			h, _ := wire.DecodeHead(frame)
 			return wire.Encode(wire.CancelReply{Type: wire.TypeReply, Re: h.ID, Cancelled: []bool{false}})
 		})
@@ -550,7 +545,7 @@ func TestCancelOutlivesTrouble(t *testing.T) {
 func TestCancelEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
-		w.conn.hang(wire.TypeCancel)
+		w.conn.Hang(wire.TypeCancel)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := w.s.Cancel(ctx, "a")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"pushrelay/session/internal/fake"
 	"pushrelay/wire"
 )
 
@@ -23,13 +25,14 @@ func TestSealsOutliveTrouble(t *testing.T) {
 			ids = append(ids, fmt.Sprint("held-", i))
 		}
 		w.submit(append(jobs(ids...), job("free"))...)
+		var mu sync.Mutex
 		out := true
 		tries := map[string][]byte{}
-		w.conn.on(wire.TypeSeal, func(_ context.Context, frame []byte) ([]byte, error) {
+		w.conn.On(wire.TypeSeal, func(_ context.Context, frame []byte) ([]byte, error) {
 			f, err := wire.Decode[wire.Seal](frame)
 			require.NoError(t, err)
-			w.conn.mu.Lock()
-			defer w.conn.mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
 			if first := tries[f.JobID]; first != nil {
 				assert.Equal(t, first, []byte(f.Envelope), "what the relay may have isn't sealed anew")
 			}
@@ -45,15 +48,15 @@ func TestSealsOutliveTrouble(t *testing.T) {
 		w.ask("free")
 		synctest.Wait()
 		assert.Contains(t, tries, "free")
-		before := len(sent[wire.Seal](t, w.conn, wire.TypeSeal))
+		before := len(fake.Sent[wire.Seal](t, w.conn, wire.TypeSeal))
 		assert.InDelta(t, 10*60/7*len(ids), before, float64(len(ids)*2), "each comes again when the relay asked it to")
 
-		w.conn.mu.Lock()
+		mu.Lock()
 		out = false
-		w.conn.mu.Unlock()
+		mu.Unlock()
 		<-time.After(10 * time.Minute)
 		synctest.Wait()
-		assert.Len(t, sent[wire.Seal](t, w.conn, wire.TypeSeal), before+len(ids))
+		assert.Len(t, fake.Sent[wire.Seal](t, w.conn, wire.TypeSeal), before+len(ids))
 		assert.Empty(t, w.declined())
 	})
 }
@@ -63,14 +66,14 @@ func TestWithdrawnInTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		w.submit(job("a"))
-		w.conn.on(wire.TypeSeal, func(context.Context, []byte) ([]byte, error) { return nil, wire.Unavailable(7, "store") })
+		w.conn.On(wire.TypeSeal, func(context.Context, []byte) ([]byte, error) { return nil, wire.Unavailable(7, "store") })
 		w.ask("a")
 		synctest.Wait()
 		_, err := w.s.Cancel(t.Context(), "a")
 		require.NoError(t, err)
 		<-time.After(10 * time.Minute)
 		assert.Equal(t, []wire.Grant{grant("a")}, w.declined())
-		assert.Len(t, sent[wire.Seal](t, w.conn, wire.TypeSeal), 1)
+		assert.Len(t, fake.Sent[wire.Seal](t, w.conn, wire.TypeSeal), 1)
 	})
 }
 
@@ -78,7 +81,7 @@ func TestWithdrawnInTrouble(t *testing.T) {
 func TestCollectingOutlivesTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
-		w.conn.on(wire.TypeCollected, func(context.Context, []byte) ([]byte, error) { return nil, wire.Unavailable(7, "store") })
+		w.conn.On(wire.TypeCollected, func(context.Context, []byte) ([]byte, error) { return nil, wire.Unavailable(7, "store") })
 		var ids []string
 		for i := range wire.MaxList + 1 {
 			ids = append(ids, fmt.Sprint(i))
@@ -95,7 +98,7 @@ func TestCollectingOutlivesTrouble(t *testing.T) {
 		}
 		<-time.After(10 * time.Minute)
 		assert.Len(t, w.results, len(ids))
-		w.conn.on(wire.TypeCollected, nil)
+		w.conn.On(wire.TypeCollected, nil)
 		before := len(w.collected())
 		<-time.After(time.Minute)
 		synctest.Wait()
