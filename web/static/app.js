@@ -3,6 +3,7 @@ import * as login from './login.js';
 import * as stream from './stream.js';
 import { clock } from './format.js';
 import { foreign, say } from './dom.js';
+import { inert } from './inert.js';
 import { siteView } from './site.js';
 import { sitesView } from './sites.js';
 import * as merge from './merge.js';
@@ -65,7 +66,7 @@ function enter() {
     view = sitesView(by('sites'), look);
   } else {
     show('site');
-    document.title = 'Jobs – pushrelay';
+    document.title = `${inert(site)} – pushrelay`;
     parts.crumb.append(foreign(site));
     view = siteView(by('site'), site, look);
     view.open(job);

@@ -22,25 +22,28 @@ export function panelsView(root) {
   }
   const lines = { sessions: keeper('id', session), devices: keeper('runner', device) };
 
+  // cell is named by its column, for screens that are too narrow for one.
+  const cell = (column, ...children) => el('td', { role: 'cell', 'data-name': column }, ...children);
+  const head = (...children) => el('th', { role: 'rowheader', scope: 'row' }, ...children);
   const age = (ms) => el('span', { 'data-since': ms });
 
   function session(s) {
     const offers = [[s.seals, 'seal request'], [s.results, 'result'], [s.notices, 'notice']].filter(([n]) => n).map(([n, what]) => counted(n, what));
-    return el('tr', {},
-      el('th', { scope: 'row' }, foreign(s.client || 'unnamed'), s.silent ? el('span', { class: 'flag' }, 'silent') : null),
-      el('td', {}, foreign(s.remote)), el('td', {}, age(s.opened)), el('td', {}, offers.join(', ') || '–'), el('td', { class: 'key' }, foreign(s.id)));
+    return el('tr', { role: 'row' },
+      head(foreign(s.client || 'unnamed'), s.silent ? el('span', { class: 'flag' }, 'silent') : null),
+      cell('from', foreign(s.remote)), cell('open for', age(s.opened)), cell('on offer', offers.join(', ') || '–'), cell('session', el('span', { class: 'key' }, foreign(s.id))));
   }
 
   function device(d) {
     const where = { here: 'connected', polls: 'polls', elsewhere: 'elsewhere' }[d.where] ?? 'away';
     const flags = [d.paused && d.where && 'paused', d.deaf && 'unanswered'].filter(Boolean).map((f) => el('span', { class: 'flag' }, f));
-    return el('tr', { 'data-where': d.where ?? 'away' },
-      el('th', { scope: 'row' }, foreign(d.runner)), el('td', {}, foreign(d.owner)),
-      el('td', {}, el('span', { class: 'where' }, where), flags),
-      el('td', {}, d.where === 'here' ? slots(d) : d.slots ? `${d.slots} slots` : '–'),
-      el('td', {}, d.where === 'here' ? age(d.opened) : d.seen ? [age(d.seen), ' ago'] : 'never'),
-      el('td', {}, d.kinds?.length ? d.kinds.flatMap((k, i) => [i ? ', ' : null, foreign(k)]) : '–'),
-      el('td', {}, d.client ? foreign(d.client) : '–'), el('td', { class: 'key' }, foreign(d.key)));
+    return el('tr', { role: 'row', 'data-where': d.where ?? 'away' },
+      head(foreign(d.runner)), cell('owner', foreign(d.owner)),
+      cell('is', el('span', { class: 'where' }, where), flags),
+      cell('slots', d.where === 'here' ? slots(d) : d.slots ? `${d.slots} slots` : '–'),
+      cell(d.where === 'here' ? 'open for' : 'last seen', d.where === 'here' ? age(d.opened) : d.seen ? [age(d.seen), ' ago'] : 'never'),
+      cell('kinds', d.kinds?.length ? d.kinds.flatMap((k, i) => [i ? ', ' : null, foreign(k)]) : '–'),
+      cell('client', d.client ? foreign(d.client) : '–'), cell('key', el('span', { class: 'key' }, foreign(d.key))));
   }
 
   function slots(d) {

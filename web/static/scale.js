@@ -1,16 +1,17 @@
 // From points to lines. All of it is pure.
 
-// spread answers one value for each span of time until now, oldest first, null where nothing is known. The span that
-// isn't over counts by the part of it that is.
+// spread answers one value for each span of time until now, oldest first, null where nothing is known: before the first point,
+// too. The span that isn't over counts by the part of it that is.
 export function spread(chart, now, fields, slots = 90) {
   const { bucketMs } = chart;
   const last = Math.floor(now / bucketMs) * bucketMs;
   const byTime = new Map(chart.points.map((p) => [p.t, p]));
+  const first = Math.min(...chart.points.map((p) => p.t));
   const times = Array.from({ length: slots }, (_, i) => last - (slots - 1 - i) * bucketMs);
   const series = fields.map((f) => times.map((t) => {
     const p = byTime.get(t);
     const seconds = t === last ? Math.max(1, Math.min(bucketMs, now - t) / 1000) : bucketMs / 1000;
-    return p ? f(p, seconds) : f({}, seconds);
+    return p || t > first ? f(p ?? {}, seconds) : null;
   }));
   return { times, series, slots };
 }

@@ -4,7 +4,7 @@ import * as clock from './clock.js';
 import { chartsView } from './charts.js';
 import { say } from './dom.js';
 import { drawer } from './drawer.js';
-import { count, counted, micros } from './format.js';
+import { count, counted } from './format.js';
 import { panelsView } from './panels.js';
 import { jobTable } from './table.js';
 
@@ -18,7 +18,7 @@ const chips = {
 export function siteView(root, site, look) {
   const field = root.querySelector('#filter'), newest = root.querySelector('#newest'), warning = root.querySelector('.warning');
   const note = root.querySelector('.jobs .note'), heard = root.querySelector('#heard'), empty = root.querySelector('.jobs .empty');
-  const buttons = [...root.querySelectorAll('[data-chip]')], quantiles = root.querySelector('.quantiles');
+  const buttons = [...root.querySelectorAll('[data-chip]')];
   const charts = chartsView(root.querySelector('.charts')), panels = panelsView(root);
   const go = (job) => { location.hash = to(site, job); };
   const quit = new AbortController();
@@ -81,7 +81,7 @@ export function siteView(root, site, look) {
     table.draw(rows);
     const all = Object.values(site?.counts ?? {}).reduce((a, b) => a + b, 0);
     empty.hidden = rows.total > 0;
-    say(empty, rows.loading ? 'Reading…' : field.value || chip !== 'all' ? 'No job passes the filter.' : 'No jobs here now.');
+    say(empty, rows.loading ? 'Reading…' : field.value || chip !== 'all' ? 'No job passes the filter.' : 'No jobs here now. Those that the site enqueues appear at once; those that ended are gone.');
     say(note, rows.loading ? `Reading: ${count(rows.loaded)} of ${count(Math.max(all, rows.loaded))} so far.`
       : rows.full ? `More jobs than this page can hold; the first ${count(rows.loaded)} are shown.` : counted(rows.total, 'job'));
     // Said once after each change of the filter, not with each job that comes and goes.
@@ -107,10 +107,7 @@ export function siteView(root, site, look) {
         panels.draw(state.site);
       }
       if (message.rows) list(state.rows, state.site);
-      if (message.chart) {
-        charts.draw(state.chart, clock.now());
-        say(quantiles, !state.chart.p50 ? 'No results in the last 15 minutes.' : `Over 15 minutes: half of the results within ${micros(state.chart.p50)}, 99 % within ${micros(state.chart.p99)}.`);
-      }
+      if (message.chart) charts.draw(state.chart, clock.now());
       if (message.job) history.draw(state.job);
     },
     tick() {

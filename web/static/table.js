@@ -10,7 +10,8 @@ export function jobTable(root, on) {
   const below = above.cloneNode(true);
   body.replaceChildren(above, below);
   const nodes = new Map(); // by handle
-  let rows = null, asked = null, chosen = null, focused = null, pending = false;
+  // going is the row that has the focus as soon as it is there: it may be far away.
+  let rows = null, asked = null, chosen = null, focused = null, pending = false, going = null;
 
   const rowHeight = () => parseFloat(getComputedStyle(root).getPropertyValue('--row')) || 34;
   const measure = () => ({ top: root.scrollTop, height: root.clientHeight || 600, rowHeight: rowHeight() });
@@ -27,6 +28,7 @@ export function jobTable(root, on) {
 
   // draw takes the rows of the window. Nodes are kept by handle, so that focus and selection stay.
   function draw(next) {
+    const inside = root.contains(document.activeElement);
     rows = next;
     const h = rowHeight();
     const { above: up, below: down } = wanted.spacers({ total: rows.total, from: rows.from, shown: rows.order.length, rowHeight: h });
@@ -53,12 +55,17 @@ export function jobTable(root, on) {
     });
     choose(chosen);
     settle();
+    if (!inside) return;
+    if (going !== null) arrive();
+    if (root.contains(document.activeElement)) return;
+    // The row that had the focus is gone: its place in sight has it, or a keyboard would begin at the top of the page.
+    (going === null && nodes.get(focused)?.link || root).focus({ preventScroll: true });
   }
 
   // choose marks the job whose history is shown.
   function choose(id) {
     chosen = id;
-    for (const row of nodes.values()) mark(row.node, 'aria-selected', row.id === id ? 'true' : null);
+    for (const row of nodes.values()) mark(row.node, 'aria-current', row.id === id ? 'true' : null);
   }
 
   // settle lets exactly one row be reached by the tab key; arrows go on from there.
@@ -73,19 +80,26 @@ export function jobTable(root, on) {
   }
 
   function go(index) {
-    index = Math.max(0, Math.min(index, rows.total - 1));
-    root.scrollTop = wanted.reveal({ index, ...measure(), height: root.clientHeight - rowHeight() });
-    const n = rows.order[index - rows.from];
+    going = Math.max(0, Math.min(index, rows.total - 1));
+    root.scrollTop = wanted.reveal({ index: going, ...measure(), height: root.clientHeight - rowHeight() });
+    arrive();
+  }
+
+  // arrive gives the focus to the row that was gone to, when it is there.
+  function arrive() {
+    going = Math.min(going, rows.total - 1);
+    const n = rows.order[going - rows.from];
     if (n === undefined) return;
+    going = null;
     focused = n;
     settle();
     nodes.get(n).link.focus({ preventScroll: true });
   }
 
   function keyed(event) {
-    if (!rows?.order.length || !body.contains(document.activeElement)) return;
+    if (!rows?.order.length || event.ctrlKey || event.altKey || event.metaKey) return;
     const page = Math.max(1, Math.floor(root.clientHeight / rowHeight()) - 2);
-    const here = rows.from + rows.order.indexOf(focused);
+    const here = going ?? rows.from + Math.max(0, rows.order.indexOf(focused));
     const to = { ArrowDown: here + 1, ArrowUp: here - 1, PageDown: here + page, PageUp: here - page, Home: 0, End: rows.total - 1 }[event.key];
     if (to === undefined) return;
     event.preventDefault();
@@ -94,7 +108,7 @@ export function jobTable(root, on) {
 
   function focusedIn(event) {
     const row = [...nodes].find(([, r]) => r.node.contains(event.target));
-    if (!row) return;
+    if (!row || going !== null) return;
     focused = row[0];
     settle();
   }
@@ -109,7 +123,7 @@ export function jobTable(root, on) {
   const resized = new ResizeObserver(scrolled);
   resized.observe(root);
   root.addEventListener('scroll', scrolled, { passive: true });
-  body.addEventListener('keydown', keyed);
+  root.addEventListener('keydown', keyed);
   body.addEventListener('focusin', focusedIn);
   body.addEventListener('click', clicked);
 
@@ -121,6 +135,7 @@ export function jobTable(root, on) {
       return { from: asked.from, rows: asked.rows };
     },
     top() {
+      going = null;
       root.scrollTop = 0;
     },
     tick() {
@@ -129,7 +144,7 @@ export function jobTable(root, on) {
     close() {
       resized.disconnect();
       root.removeEventListener('scroll', scrolled);
-      body.removeEventListener('keydown', keyed);
+      root.removeEventListener('keydown', keyed);
       body.removeEventListener('focusin', focusedIn);
       body.removeEventListener('click', clicked);
       body.replaceChildren();

@@ -62,7 +62,8 @@ test('points become values for each span of time', () => {
   const chart = { bucketMs: 10_000, points: [{ t: 10_000, in: 20 }, { t: 30_000, in: 5, p50: 7 }] };
   const s = spread(chart, 35_000, [(p, seconds) => (p.in ?? 0) / seconds, (p) => p.p50 ?? null], 4);
   assert.deepEqual(s.times, [0, 10_000, 20_000, 30_000]);
-  assert.deepEqual(s.series, [[0, 2, 0, 1], [null, null, null, 7]]);
+  assert.deepEqual(s.series, [[null, 2, 0, 1], [null, null, null, 7]]); // what was before the first isn't known
+  assert.deepEqual(spread({ bucketMs: 10_000, points: [] }, 35_000, [() => 0], 2).series, [[null, null]]);
 });
 
 test('axes end at round numbers', () => {
