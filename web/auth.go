@@ -2,6 +2,7 @@ package web
 
 import (
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -20,6 +21,10 @@ const (
 
 	// loginFor is how long a login lasts; a stream ends with it.
 	loginFor = 12 * time.Hour
+	// knownFor is how long a browser counts as one that logged in before.
+	knownFor = 180 * 24 * time.Hour
+	// browserBytes is the length of a browser's number.
+	browserBytes = 16
 )
 
 // auth turns the token into cookies and judges them. A cookie is a time with a signature under a key made from the token:
@@ -28,6 +33,7 @@ type auth struct {
 	now    func() time.Time
 	token  [sha256.Size]byte
 	key    []byte
+	seen   []byte // key of the numbers of browsers
 	cookie string // its name: browsers share cookies between the ports of a machine
 	tries  *tries
 }
@@ -42,7 +48,7 @@ func newAuth(token string, now func() time.Time) (*auth, error) {
 		return mac.Sum(nil)
 	}
 	return &auth{
-		now: now, token: sha256.Sum256([]byte(token)), key: derive("cookie"), cookie: "pushrelay-" + hex.EncodeToString(derive("name")[:4]),
+		now: now, token: sha256.Sum256([]byte(token)), key: derive("cookie"), seen: derive("seen"), cookie: "pushrelay-" + hex.EncodeToString(derive("name")[:4]),
 		tries: newTries(now),
 	}, nil
 }
@@ -64,9 +70,11 @@ func (a *auth) good(token string) bool {
 	return subtle.ConstantTimeCompare(sum[:], a.token[:]) == 1
 }
 
-func (a *auth) sign(until []byte) []byte {
-	mac := hmac.New(sha256.New, a.key)
-	mac.Write(until)
+func (a *auth) sign(until []byte) []byte { return signed(a.key, until) }
+
+func signed(key, text []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write(text)
 	return mac.Sum(nil)
 }
 
@@ -84,6 +92,33 @@ func (a *auth) blank(secure bool) *http.Cookie {
 	return &http.Cookie{
 		Name: a.cookie, Path: Prefix, MaxAge: -1, HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode,
 	}
+}
+
+// remember answers the cookie of a browser that just logged in. It opens nothing: it says that wrong tokens of others aren't
+// this browser's.
+func (a *auth) remember(r *http.Request, secure bool) *http.Cookie {
+	number := a.browser(r)
+	if number == nil {
+		number = make([]byte, browserBytes)
+		rand.Read(number) // it never fails
+	}
+	c := a.blank(secure)
+	c.Name, c.MaxAge = a.seenCookie(), int(knownFor.Seconds())
+	c.Value = base64.RawURLEncoding.EncodeToString(append(number, signed(a.seen, number)...))
+	return c
+}
+
+func (a *auth) seenCookie() string { return a.cookie + "-seen" }
+
+// browser answers the number of a browser that logged in before; nil for another one.
+func (a *auth) browser(r *http.Request) []byte {
+	for _, c := range r.CookiesNamed(a.seenCookie()) {
+		raw, err := base64.RawURLEncoding.Strict().DecodeString(c.Value)
+		if err == nil && len(raw) == browserBytes+sha256.Size && hmac.Equal(signed(a.seen, raw[:browserBytes]), raw[browserBytes:]) {
+			return raw[:browserBytes:browserBytes]
+		}
+	}
+	return nil
 }
 
 // until answers when the login of a request ends; the zero time when it has none.

@@ -21,7 +21,7 @@ func (p *Page) serveLogin(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, "bad-request", `send {"token": "..."} as application/json`)
 		return
 	}
-	right, wait := p.auth.tries.try(r.RemoteAddr, func() bool { return p.auth.good(token) })
+	right, wait := p.auth.tries.try(r.RemoteAddr, string(p.auth.browser(r)), func() bool { return p.auth.good(token) })
 	switch {
 	case wait > 0:
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
@@ -32,6 +32,7 @@ func (p *Page) serveLogin(w http.ResponseWriter, r *http.Request) {
 	default:
 		p.cfg.Log.Info().Str("event", "debug-login").Str("remote", r.RemoteAddr).Msg("somebody logged in to the debug page")
 		http.SetCookie(w, p.auth.issue(overTLS(r)))
+		http.SetCookie(w, p.auth.remember(r, overTLS(r)))
 		w.WriteHeader(http.StatusNoContent)
 	}
 }

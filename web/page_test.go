@@ -118,7 +118,7 @@ func (f *fixture) cookie() *http.Cookie {
 	f.t.Helper()
 	resp := f.login(token)
 	require.Equal(f.t, http.StatusNoContent, resp.StatusCode)
-	require.Len(f.t, resp.Cookies(), 1)
+	require.Len(f.t, resp.Cookies(), 2)
 	return resp.Cookies()[0]
 }
 
@@ -186,6 +186,22 @@ func TestOnlyThePageItselfIsServed(t *testing.T) {
 		{"out of the folder, escaped", "GET", "/%2e%2e/page.go", header(), 404},
 		{"out of the folder, with another slash", "GET", "/..%5cpage.go", header(), 404},
 		{"within the folder's folder", "GET", "/static/app.js", header(), 404},
+		{"a slash too many", "GET", "//", header(), 404},
+		{"a slash within", "GET", "//app.js", header(), 404},
+		{"a backslash", "GET", "/%5c", header(), 404},
+		{"a NUL", "GET", "/app.js%00", header(), 404},
+		{"another spelling", "GET", "/APP.JS", header(), 404},
+		{"a file as a folder", "GET", "/app.js/", header(), 404},
+		{"what is at the top, from within", "GET", "/../metrics", header(), 404},
+		{"a stream by its escaped name, without a login", "GET", "/%73tream", header(), 401},
+		{"only the head", "HEAD", "/app.js", header(), 200},
+		{"the head of a route", "HEAD", "/session", header(), 405},
+		{"options of nobody", "OPTIONS", "/app.js", header(), 403},
+		{"options of another site", "OPTIONS", "/login", header("Origin", "https://evil.example", "Access-Control-Request-Method", "POST"), 403},
+		{"options of its own", "OPTIONS", "/login", header("Origin", own), 405},
+		{"a file to put", "PUT", "/app.js", header("Origin", own), 405},
+		{"a file to delete", "DELETE", "/app.js", header("Origin", own), 405},
+		{"a method that nobody knows", "BREW", "/session", header("Origin", own), 405},
 		{"another method on a file", "POST", "/app.js", header("Origin", own), 405},
 		{"another method on a route", "GET", "/login", header(), 405},
 	}
@@ -196,6 +212,9 @@ func TestOnlyThePageItselfIsServed(t *testing.T) {
 		require.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"), c.name)
 		require.Equal(t, "DENY", resp.Header.Get("X-Frame-Options"), c.name)
 		require.NotContains(t, resp.Header.Get("Content-Security-Policy"), "unsafe", c.name)
+		for name := range resp.Header {
+			require.False(t, strings.HasPrefix(name, "Access-Control-"), "%s: %s", c.name, name)
+		}
 	}
 }
 
@@ -293,7 +312,9 @@ func TestGuessingIsLimited(t *testing.T) {
 func TestTries(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	tr := newTries(func() time.Time { return now })
-	guess := func(addr string, right bool) (bool, time.Duration) { return tr.try(addr, func() bool { return right }) }
+	guess := func(addr string, right bool) (bool, time.Duration) {
+		return tr.try(addr, "", func() bool { return right })
+	}
 	exhaust := func(addr string) {
 		for range triesAtOnce {
 			_, wait := guess(addr, false)
@@ -324,11 +345,39 @@ func TestTries(t *testing.T) {
 	require.NotZero(t, wait, "all others together are bounded too")
 	_, wait = guess("127.0.0.1:1", false)
 	require.Zero(t, wait, "which this machine isn't part of")
-	for i := range 3 * addresses {
+	for i := range 3 * guessers {
 		guess(httptestAddr(i), false)
 	}
-	require.LessOrEqual(t, len(tr.byAddr), addresses)
-	require.Equal(t, len(tr.byAddr), tr.recent.Len())
+	require.LessOrEqual(t, len(tr.byWho), guessers)
+	require.Equal(t, len(tr.byWho), tr.recent.Len())
+}
+
+// Whoever guesses, from the same address too, locks nobody out who logged in before; and who did gets no more guesses.
+func TestNobodyLocksAnOperatorOut(t *testing.T) {
+	f := newFixture(t, nil)
+	seen := f.login(token).Cookies()[1]
+	require.True(t, seen.HttpOnly)
+	require.Equal(t, http.SameSiteStrictMode, seen.SameSite)
+	for range triesAtOnce {
+		f.login("wrong")
+	}
+	require.Equal(t, http.StatusTooManyRequests, f.login(token).StatusCode, "a stranger")
+	from := func(c *http.Cookie, token string) *http.Response {
+		return f.call(http.MethodPost, "/login", `{"token":"`+token+`"}`, func(r *http.Request) { r.AddCookie(c) })
+	}
+	again := from(seen, token)
+	require.Equal(t, http.StatusNoContent, again.StatusCode)
+	require.Equal(t, seen.Value, again.Cookies()[1].Value, "it stays the one that it is")
+	require.Equal(t, http.StatusUnauthorized, f.call(http.MethodGet, "/session", "", func(r *http.Request) { r.AddCookie(seen) }).StatusCode, "it opens nothing")
+	for _, value := range []string{"", "x", seen.Value[1:], "A" + seen.Value[1:], f.page.auth.issue(false).Value} {
+		if value != seen.Value {
+			require.Equal(t, http.StatusTooManyRequests, from(&http.Cookie{Name: seen.Name, Value: value}, token).StatusCode, value)
+		}
+	}
+	for range triesAtOnce {
+		require.Equal(t, http.StatusUnauthorized, from(seen, "wrong").StatusCode)
+	}
+	require.Equal(t, http.StatusTooManyRequests, from(seen, token).StatusCode, "a stolen one guesses no faster")
 }
 
 func httptestAddr(i int) string {

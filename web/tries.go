@@ -16,28 +16,35 @@ const (
 	// othersAtOnce and othersEvery bound the wrong tokens of all addresses but this machine's own.
 	othersAtOnce = 30
 	othersEvery  = 2 * time.Second
-	// addresses are remembered; of more, the one that tried longest ago is forgotten.
-	addresses = 1024
+	// guessers are remembered; of more, the one that tried longest ago is forgotten.
+	guessers = 1024
 )
 
 // tries bounds how often tokens are guessed. A right token counts as little as a wrong one while there are too many:
-// otherwise guessing would go on.
+// otherwise guessing would go on. So that nobody locks an operator out by guessing, a browser that logged in before has a
+// bound of its own, and so has this machine.
 type tries struct {
 	now func() time.Time
 
 	mu     sync.Mutex
-	byAddr map[netip.Prefix]*list.Element
+	byWho  map[who]*list.Element
 	recent list.List // of *guesser, the latest first
 	others *rate.Limiter
 }
 
+// who is whose tries are counted together: a browser that logged in before, by its number, or else an address.
+type who struct {
+	browser string
+	addr    netip.Prefix
+}
+
 type guesser struct {
-	addr  netip.Prefix
+	who
 	limit *rate.Limiter
 }
 
 func newTries(now func() time.Time) *tries {
-	return &tries{now: now, byAddr: map[netip.Prefix]*list.Element{}, others: rate.NewLimiter(rate.Every(othersEvery), othersAtOnce)}
+	return &tries{now: now, byWho: map[who]*list.Element{}, others: rate.NewLimiter(rate.Every(othersEvery), othersAtOnce)}
 }
 
 // network is what shares a bound: an address, or an IPv6 network of one household.
@@ -59,13 +66,16 @@ func network(remote string) netip.Prefix {
 }
 
 // try runs judge, which answers whether a token was right, unless too many wrong ones came; then wait is how long to leave
-// it alone.
-func (t *tries) try(remote string, judge func() bool) (right bool, wait time.Duration) {
+// it alone. browser is the number of one that logged in before, or empty.
+func (t *tries) try(remote, browser string, judge func() bool) (right bool, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	addr, now := network(remote), t.now()
-	limits := []*rate.Limiter{t.of(addr)}
-	if !addr.Addr().IsLoopback() {
+	w, now := who{browser: browser}, t.now()
+	if browser == "" {
+		w.addr = network(remote)
+	}
+	limits := []*rate.Limiter{t.of(w)}
+	if browser == "" && !w.addr.Addr().IsLoopback() {
 		limits = append(limits, t.others)
 	}
 	for _, l := range limits {
@@ -85,16 +95,16 @@ func (t *tries) try(remote string, judge func() bool) (right bool, wait time.Dur
 	return false, 0
 }
 
-// of answers an address' bound; mu is held.
-func (t *tries) of(addr netip.Prefix) *rate.Limiter {
-	at := t.byAddr[addr]
+// of answers a guesser's bound; mu is held.
+func (t *tries) of(w who) *rate.Limiter {
+	at := t.byWho[w]
 	if at == nil {
-		if t.recent.Len() >= addresses {
+		if t.recent.Len() >= guessers {
 			old, _ := t.recent.Remove(t.recent.Back()).(*guesser)
-			delete(t.byAddr, old.addr)
+			delete(t.byWho, old.who)
 		}
-		at = t.recent.PushFront(&guesser{addr, rate.NewLimiter(rate.Every(triesEvery), triesAtOnce)})
-		t.byAddr[addr] = at
+		at = t.recent.PushFront(&guesser{w, rate.NewLimiter(rate.Every(triesEvery), triesAtOnce)})
+		t.byWho[w] = at
 	}
 	t.recent.MoveToFront(at)
 	g, _ := at.Value.(*guesser)

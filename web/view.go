@@ -58,19 +58,20 @@ func (b *board) shut(v *view) {
 	}
 }
 
-// renew finds the rows of the views that changed and whose pause is over; it reports whether some are still to be found.
-// mu is held.
-func (b *board) renew(now time.Time) (left bool) {
-	for _, v := range b.views {
-		switch {
-		case v.version == b.version:
-		case now.Before(v.next):
-			left = true
-		default:
-			b.find(v, now)
+// renewFor bounds how long rows are found at one time; the views that are left are looked at again with the next tick.
+const renewFor = 50 * time.Millisecond
+
+// renew finds the rows of the views that changed and whose pause is over; mu is held.
+func (b *board) renew(now time.Time) {
+	for _, v := range b.views { // in another order each time
+		if v.version == b.version || now.Before(v.next) {
+			continue
+		}
+		b.find(v, time.Now())
+		if time.Since(now) > renewFor {
+			return
 		}
 	}
-	return left
 }
 
 // find goes over all rows; mu is held.
