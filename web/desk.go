@@ -61,7 +61,11 @@ func (d *desk) enter(site string) (f feed, ctx context.Context, leave func(), ok
 	}
 	o := d.open[site]
 	if o == nil {
-		if site != "" && len(d.open) > maxBoards {
+		boards := len(d.open)
+		if d.open[""] != nil {
+			boards--
+		}
+		if site != "" && boards >= maxBoards {
 			return nil, nil, nil, false
 		}
 		o = d.begin(site)
