@@ -1,8 +1,10 @@
 package web
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -15,8 +17,17 @@ const (
 	slots    = (coarsestBits-finestBits)<<partBits + 1
 )
 
-// histogram counts durations in slots that widen with them. The zero value is empty.
-type histogram [slots]uint32
+// histogram counts durations in slots that widen with them: those that have any, in order. The durations of a few seconds are
+// in a few slots, and most sites' in none. The zero value is empty.
+type histogram []slotCount
+
+type slotCount struct {
+	slot uint8
+	n    uint32
+}
+
+// slotBytes is what a slot of a histogram costs.
+const slotBytes = 8
 
 // slotOf answers where a duration is counted.
 func slotOf(d time.Duration) int {
@@ -41,29 +52,34 @@ func upper(slot int) float64 {
 	return math.Ldexp(1+float64(part+1)/(1<<partBits), exp)
 }
 
-func (h *histogram) add(d time.Duration) { h[slotOf(d)]++ }
+func (h *histogram) add(d time.Duration) { h.count(uint8(slotOf(d)), 1) } //nolint:gosec // slots are fewer
 
-func (h *histogram) merge(o *histogram) {
-	for i, n := range o {
-		h[i] += n
+func (h *histogram) count(slot uint8, n uint32) {
+	at, there := slices.BinarySearchFunc(*h, slot, func(c slotCount, slot uint8) int { return cmp.Compare(c.slot, slot) })
+	if !there {
+		*h = slices.Insert(*h, at, slotCount{slot: slot})
+	}
+	(*h)[at].n += n
+}
+
+func (h *histogram) merge(o histogram) {
+	for _, c := range o {
+		h.count(c.slot, c.n)
 	}
 }
 
 // quantile answers the time within which a share of the durations was, rounded up to its slot's end; 0 when there are none.
-func (h *histogram) quantile(share float64) time.Duration {
+func (h histogram) quantile(share float64) time.Duration {
 	total := uint64(0)
-	for _, n := range h {
-		total += uint64(n)
-	}
-	if total == 0 {
-		return 0
+	for _, c := range h {
+		total += uint64(c.n)
 	}
 	left := uint64(math.Ceil(share * float64(total)))
-	for i, n := range h {
-		if left <= uint64(n) {
-			return time.Duration(upper(i)) * time.Microsecond
+	for _, c := range h {
+		if left <= uint64(c.n) {
+			return time.Duration(upper(int(c.slot))) * time.Microsecond
 		}
-		left -= uint64(n)
+		left -= uint64(c.n)
 	}
-	return time.Duration(upper(slots-1)) * time.Microsecond
+	return 0
 }

@@ -10,10 +10,12 @@ import (
 )
 
 const (
-	// maxTimelines of one site are kept, maxKept bytes of all sites together, and maxSites sites.
+	// maxTimelines of one site are kept, and maxKept bytes of all sites together; charts of maxSites sites, within
+	// maxCharted bytes.
 	maxTimelines = 1000
 	maxKept      = 64 << 20
-	maxSites     = 512
+	maxSites     = 4096
+	maxCharted   = 48 << 20
 	maxMissed    = 16
 	// sampleEvery is how often the depth of all queues is looked at.
 	sampleEvery = bucketFor
@@ -32,6 +34,7 @@ type recorder struct {
 	recent  list.List // of *siteRecord, the one that moved last in front
 	keeping list.List // of those with timelines, alike
 	kept    int       // bytes of timelines
+	charted int       // bytes of series
 	words   *words
 	missed  []time.Time
 	boards  map[string]*board // who else hears of a site's changes
@@ -43,6 +46,7 @@ type siteRecord struct {
 	jobs        map[string]*timeline
 	first, last *timeline // that moved longest ago, and last
 	series      series
+	charted     int // bytes of it
 	at, keeps   *list.Element
 }
 
@@ -113,7 +117,7 @@ func (r *recorder) apply(list []hub.Change) {
 		}
 		s := r.site(c.Site, r.sites[c.Site])
 		r.recent.MoveToFront(s.at)
-		s.series.add(c)
+		r.grow(s, s.series.add(c))
 		r.note(s, c)
 		if b := r.boards[c.Site]; b != nil {
 			b.apply(c)
@@ -139,16 +143,33 @@ func (r *recorder) site(id string, known *siteRecord) *siteRecord {
 		return known
 	}
 	if len(r.sites) >= maxSites {
-		old, _ := r.recent.Remove(r.recent.Back()).(*siteRecord)
-		for old.first != nil {
-			r.forget(old.first)
-		}
-		delete(r.sites, old.id)
+		r.forgetOldest()
 	}
 	s := &siteRecord{id: id, jobs: map[string]*timeline{}}
 	s.at = r.recent.PushFront(s)
 	r.sites[id] = s
+	r.grow(s, seriesBytes)
 	return s
+}
+
+// grow counts what a site's series takes. When all together take too much, the site that moved longest ago makes room; mu
+// is held.
+func (r *recorder) grow(s *siteRecord, bytes int) {
+	s.charted += bytes
+	r.charted += bytes
+	for r.charted > maxCharted && r.recent.Len() > 1 {
+		r.forgetOldest()
+	}
+}
+
+// forgetOldest lets the site go that moved longest ago; mu is held.
+func (r *recorder) forgetOldest() {
+	old, _ := r.recent.Remove(r.recent.Back()).(*siteRecord)
+	for old.first != nil {
+		r.forget(old.first)
+	}
+	r.charted -= old.charted
+	delete(r.sites, old.id)
 }
 
 // note adds a step to a job's timeline; mu is held.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -159,6 +160,17 @@ func consistent(t require.TestingT, r *recorder) {
 		}
 	}
 	require.Equal(t, kept, r.kept)
+	charted := 0
+	for _, s := range r.sites {
+		charted += s.charted
+		own := seriesBytes
+		for i := range s.series {
+			own += slotBytes * cap(s.series[i].took)
+		}
+		require.Equal(t, own, s.charted)
+	}
+	require.Equal(t, charted, r.charted)
+	require.LessOrEqual(t, charted, maxCharted)
 	require.LessOrEqual(t, kept, maxKept)
 	require.Equal(t, len(r.sites), r.recent.Len())
 	require.Equal(t, keeping, r.keeping.Len())
@@ -182,6 +194,35 @@ func TestRecordsOfManySitesAreBounded(t *testing.T) {
 	}
 	consistent(t, r)
 	require.Greater(t, r.kept, maxKept/4)
+}
+
+// A thousand sites that all move have their charts and, each, some timelines; what that takes is as it is reckoned.
+func TestAThousandSitesThatMove(t *testing.T) {
+	r := newRecorder()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	const sites, jobs = 1000, 250
+	for j := range jobs {
+		for s := range sites {
+			l := life(fmt.Sprint("site-", s), fmt.Sprintf("0198f2c4-8b6a-7c3e-9d41-%012d", j), dawn.Add(time.Duration(j)*3600*time.Millisecond))
+			l[5].Age = time.Duration(j*j) * time.Millisecond
+			r.apply(l)
+		}
+	}
+	consistent(t, r)
+	require.Len(t, r.sites, sites)
+	for id, s := range r.sites {
+		require.Greater(t, len(s.jobs), jobs/3, id)
+		require.Len(t, r.chart(id, dawn.Add((jobs-1)*3600*time.Millisecond), buckets).Points, buckets, id)
+	}
+	clear(r.boards)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	took := int(after.HeapAlloc) - int(before.HeapAlloc) //nolint:gosec // of one process
+	t.Logf("%d MiB of heap, reckoned as %d and %d", took>>20, r.kept>>20, r.charted>>20)
+	require.Less(t, took, 2*(maxKept+maxCharted))
+	runtime.KeepAlive(r)
 }
 
 func TestRecorderStaysConsistent(t *testing.T) {
@@ -248,7 +289,7 @@ func TestQuantiles(t *testing.T) {
 	var none, much histogram
 	require.Zero(t, none.quantile(0.5))
 	much.add(365 * 24 * time.Hour)
-	much.merge(&none)
+	much.merge(none)
 	require.Equal(t, slots-1, slotOf(365*24*time.Hour))
 	require.NotZero(t, much.quantile(0.5))
 	require.Zero(t, slotOf(-time.Second))

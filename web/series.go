@@ -24,7 +24,7 @@ type bucket struct {
 	returned uint32 // grants that ended without a result
 	queued   int32  // waiting at the last look; -1: nobody looked
 	held     int32  // offered to running at the last look
-	took     *histogram
+	took     histogram
 }
 
 // series is the last 15 minutes of a site.
@@ -37,13 +37,16 @@ func (s *series) at(t time.Time) *bucket {
 	n := bucketOf(t)
 	b := &s[n%buckets]
 	if b.number < n {
-		*b = bucket{number: n, queued: -1, held: -1}
+		*b = bucket{number: n, queued: -1, held: -1, took: b.took[:0]}
 	}
 	return b
 }
 
-// add counts a change.
-func (s *series) add(c *hub.Change) {
+// seriesBytes is what a site's series costs besides its histograms.
+const seriesBytes = buckets * 64
+
+// add counts a change, and answers how many bytes more the series takes for it.
+func (s *series) add(c *hub.Change) (grown int) {
 	b := s.at(c.At)
 	switch c.Type {
 	case hub.ChangeQueued:
@@ -63,11 +66,11 @@ func (s *series) add(c *hub.Change) {
 		default:
 			b.failed++
 		}
-		if b.took == nil {
-			b.took = new(histogram)
-		}
+		had := cap(b.took)
 		b.took.add(c.Age)
+		return slotBytes * (cap(b.took) - had)
 	}
+	return 0
 }
 
 // depth notes how many jobs wait and how many are held.
@@ -108,7 +111,7 @@ func (s *series) points(now time.Time, n int) []point {
 			queued, held := b.queued, b.held
 			p.Queued, p.Held = &queued, &held
 		}
-		if b.took != nil {
+		if len(b.took) > 0 {
 			p.P50, p.P99 = b.took.quantile(0.5).Microseconds(), b.took.quantile(0.99).Microseconds()
 		}
 		out = append(out, p)
@@ -121,7 +124,7 @@ func (s *series) quantiles(now time.Time) (p50, p99 int64) {
 	var all histogram
 	oldest := bucketOf(now) - buckets
 	for i := range s {
-		if s[i].number > oldest && s[i].took != nil {
+		if s[i].number > oldest {
 			all.merge(s[i].took)
 		}
 	}
