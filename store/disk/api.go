@@ -41,7 +41,10 @@ func (s *Store) Cancel(ctx context.Context, site string, jobs []string) ([]bool,
 func (s *Store) Offer(
 	ctx context.Context, site, session string, what store.OfferKind, most int, bytes int64, span time.Duration,
 ) ([]store.Offered, error) {
-	return read(ctx, s, func(m *memory.Machine) []store.Offered { return m.Offer(site, session, what, most, bytes, span) })
+	o := &op{fits: func(m *memory.Machine) bool { return m.Steady(s.clock(), site, what, most) }}
+	return await(ctx, s, o, func(m *memory.Machine) ([]store.Offered, error) {
+		return m.Offer(site, session, what, most, bytes, span), nil
+	})
 }
 
 // Collect is SiteStore's.
@@ -62,7 +65,7 @@ func (s *Store) Accept(ctx context.Context, runner string, grants []wire.Grant) 
 
 // TakePayload is RunnerStore's.
 func (s *Store) TakePayload(ctx context.Context, runner string, grant wire.Grant) (wire.Envelope, error) {
-	return fetch(ctx, s, true, payloadKind, func(m *memory.Machine) (*memory.Sealed, error) { return m.TakePayload(runner, grant) })
+	return fetch(ctx, s, true, payloadKind, nil, func(m *memory.Machine) (*memory.Sealed, error) { return m.TakePayload(runner, grant) })
 }
 
 // Complete is RunnerStore's.
@@ -108,11 +111,14 @@ func (s *Store) Held(ctx context.Context, runner string) ([]store.Job, error) {
 
 // Attach is Presence's.
 func (s *Store) Attach(ctx context.Context, p store.Party, session string, span time.Duration) (uint64, error) {
-	return ask(ctx, s, func(m *memory.Machine) (uint64, error) {
-		if err := s.number(m, p, session); err != nil {
-			return 0, err
+	o := &op{numbers: func() bool { return s.m.Number() < s.ceiling || s.m.Attached(p, session) }}
+	return await(ctx, s, o, func(*memory.Machine) (uint64, error) {
+		if !o.numbers() {
+			if err := s.setAside(); err != nil {
+				return 0, err
+			}
 		}
-		return s.m.Attach(p, session, span), nil // reading the file again may have changed the machine
+		return s.m.Attach(p, session, span), nil
 	})
 }
 
@@ -165,7 +171,7 @@ func (s *Store) Finished(ctx context.Context, site string, after store.Cursor, m
 
 // ResultEnvelope is Reader's.
 func (s *Store) ResultEnvelope(ctx context.Context, site string, grant wire.Grant) (wire.Envelope, error) {
-	return fetch(ctx, s, false, resultKind, func(m *memory.Machine) (*memory.Sealed, error) { return m.ResultEnvelope(site, grant) })
+	return fetch(ctx, s, false, resultKind, func(m *memory.Machine) bool { return m.Settled(site, grant) }, func(m *memory.Machine) (*memory.Sealed, error) { return m.ResultEnvelope(site, grant) })
 }
 
 // Stats is Reader's.

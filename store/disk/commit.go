@@ -32,7 +32,7 @@ func (s *Store) fails(at step) error {
 const reserve = 1 << 20
 
 // commit writes what fill puts into a transaction, and the state. An error says that it isn't in the file, or, with
-// s.out.uncertain, that it may be.
+// s.out.uncertain, that it may be. mu is held, but not while the file is written.
 func (s *Store) commit(fill func(*bbolt.Tx) error) error {
 	if s.db == nil {
 		return errors.New("the file isn't open")
@@ -41,7 +41,7 @@ func (s *Store) commit(fill func(*bbolt.Tx) error) error {
 	if next.ceiling < s.m.Number()+reserve/2 {
 		next.ceiling = s.m.Number() + reserve
 	}
-	err := guard(func() error { return s.write(fill, &next) })
+	err := s.aside(func() error { return guard(func() error { return s.write(fill, &next) }) })
 	for _, e := range s.fresh {
 		if err == nil {
 			e.Raw = nil // it is in the file
@@ -59,11 +59,24 @@ func (s *Store) commit(fill func(*bbolt.Tx) error) error {
 	return err
 }
 
+// aside lets f write while others may ask for what is committed for certain.
+func (s *Store) aside(f func() error) error {
+	if s.out.uncertain {
+		return f()
+	}
+	s.writing = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.writing = false
+	}()
+	return f()
+}
+
 // buried gives the database up when it panicked: its locks may be held for ever.
 func (s *Store) buried(err error) {
-	if p := (*panicError)(nil); errors.As(err, &p) && !s.out.dead {
-		s.out.dead = true
-		s.failed(err, false)
+	if p := (*panicError)(nil); errors.As(err, &p) && s.dead.CompareAndSwap(false, true) {
+		s.err.Store(outcome{err})
 	}
 }
 
@@ -165,11 +178,8 @@ func (s *Store) keep(encode func([]byte) []byte) []byte {
 	return s.arena[from:len(s.arena):len(s.arena)]
 }
 
-// number answers a session's number; store.ErrUnavailable when none may be given until one more commit succeeds.
-func (s *Store) number(m *memory.Machine, p store.Party, session string) error {
-	if m.Number() < s.ceiling || m.Attached(p, session) {
-		return nil
-	}
+// setAside commits that more sessions' numbers may be given. Only the committer calls it.
+func (s *Store) setAside() error {
 	if s.out.err != nil && !s.retry() {
 		return store.ErrUnavailable
 	}

@@ -52,12 +52,17 @@ type Store struct {
 	closing  sync.Once
 	closeErr error // written before ended is closed
 
+	dead atomic.Bool // the database panicked: nothing is tried again
+
+	mu      sync.Mutex
+	m       *memory.Machine // guarded by mu; nil: closed
+	db      *bbolt.DB       // changed under mu by the committer alone; nil while the file can't be opened again
+	writing bool            // guarded by mu: a commit is under way
+
 	// The committer's.
-	m       *memory.Machine
-	db      *bbolt.DB // nil while the file can't be opened again
-	commits uint64    // of the last commit
-	ceiling uint64    // no session has a number above
-	down    uint64    // see state
+	commits uint64 // of the last commit
+	ceiling uint64 // no session has a number above
+	down    uint64 // see state
 	events  []store.Event
 	fresh   []*memory.Sealed // of the commit that is made
 	arena   []byte           // values of that commit
@@ -150,8 +155,10 @@ func (s *Store) Close() error {
 // shut ends the store from the committer's side.
 func (s *Store) shut() {
 	s.watchers.Close()
+	s.mu.Lock()
 	s.m = nil
-	if s.db != nil && !s.out.dead {
+	s.mu.Unlock()
+	if s.db != nil && !s.dead.Load() {
 		s.closeErr = s.db.Close()
 	}
 	s.closeErr = errors.Join(s.closeErr, unlock(s.lock))

@@ -14,13 +14,15 @@
 // Presence, sightings and offers aren't kept. Session numbers go on above all earlier ones, sequence numbers and the epoch
 // as they were. When a store opens, what was granted gets the time that the store was closed, at least one lease, as grace.
 //
-// # One goroutine
+// # One goroutine that commits
 //
-// The committer is the only one that has the machine and writes the file. Callers queue operations and wait. Round by
-// round it takes all that wait: first those that change nothing that is kept, which see the committed state and are
-// answered at once, then a group of the others, bounded in number and bytes. It runs the group on the machine, writes the
-// records that changed in one transaction, commits, publishes the events and answers. While it commits, the next group
-// gathers. A caller whose context ends before its operation ran is answered with the context's error; one that ran waits.
+// Between two commits the machine has what the file has, and callers run there at once what changes nothing that is kept:
+// questions, presence, offers. All else they queue, and wait. Round by round the committer takes all that waits: first what
+// changes nothing, then a group of the others, bounded in number and bytes. It runs the group on the machine, writes the
+// records that changed in one transaction, commits, publishes the events and answers. While it writes, the next group
+// gathers, and callers run at once only what sees nothing of the group: the text of a result, an offer of entries, of
+// records that it didn't touch. A caller whose context ends before its operation ran is answered with the context's
+// error; one that ran waits.
 //
 // # What a commit holds
 //
@@ -32,6 +34,6 @@
 //
 // # Order of locks
 //
-// queue.mu is a leaf. Watchers' are taken by the committer alone, see store/memory. No lock is held while the file is
-// written or read.
+// Store.mu, then queue.mu or those of the watchers, see store/memory. mu is held while operations run on the machine, and not
+// while the file is written or an envelope is read; only a file that must be read again is read under it.
 package disk

@@ -14,7 +14,7 @@ const (
 	groupBytes = 32 << 20
 )
 
-// work is the committer.
+// work is the committer. It holds mu but while it waits and while it writes.
 func (s *Store) work() {
 	defer s.shut()
 	var pending []*op
@@ -26,12 +26,16 @@ func (s *Store) work() {
 			}
 			return
 		}
+		s.mu.Lock()
 		pending = s.reads(pending)
-		if len(pending) > 0 {
+		more := len(pending) > 0
+		if more {
 			pending = s.group(pending)
-			continue
 		}
-		<-s.queue.wake
+		s.mu.Unlock()
+		if !more {
+			<-s.queue.wake
+		}
 	}
 }
 
@@ -46,10 +50,7 @@ func (s *Store) reads(pending []*op) []*op {
 		if !o.state.CompareAndSwap(waiting, taken) {
 			continue
 		}
-		s.m.Begin(s.clock())
-		o.run(s.m)
-		s.watchers.Publish(s.m.Events())
-		s.answer(o, nil)
+		o.done <- s.see(o)
 	}
 	clear(pending[len(rest):])
 	return rest
@@ -57,6 +58,9 @@ func (s *Store) reads(pending []*op) []*op {
 
 // group runs the first operations that wait, commits what they changed and answers them. It answers the others.
 func (s *Store) group(pending []*op) []*op {
+	if err := s.Err(); s.dead.Load() && s.out.err == nil {
+		s.failed(err, false)
+	}
 	if s.out.err != nil {
 		return s.ration(pending)
 	}
@@ -180,7 +184,6 @@ type outage struct {
 	large     bool      // what failed last was large
 	tight     bool      // and what is small may still find room
 	uncertain bool      // the file may hold what was undone
-	dead      bool      // the database panicked: nothing is tried again
 }
 
 // How long changes are refused after a failed commit before one is tried again. Reading a file again takes longer.
@@ -191,7 +194,7 @@ const (
 
 // retry reports whether a commit may be tried again. A file that is uncertain is read again first.
 func (s *Store) retry() bool {
-	if s.out.dead || time.Now().Before(s.out.next) {
+	if s.dead.Load() || time.Now().Before(s.out.next) {
 		return false
 	}
 	if s.out.uncertain {
@@ -211,7 +214,7 @@ func (s *Store) failed(err error, large bool) {
 		s.out.since = s.out.last
 	}
 	s.out.err, s.out.large = err, large
-	s.out.tight = large && !s.out.uncertain && !s.out.dead
+	s.out.tight = large && !s.out.uncertain && !s.dead.Load()
 	s.out.next = time.Now().Add(retryAfter)
 	if s.out.uncertain {
 		s.out.next = time.Now().Add(reopenAfter)

@@ -12,11 +12,14 @@ import (
 // op is an operation that a caller waits for.
 type op struct {
 	run   func(*memory.Machine)
-	keeps bool  // it may change what is kept
-	bytes int   // of envelopes that it brings
-	want  *text // of an envelope that it answers, set by run
-	state atomic.Int32
-	done  chan error // holds one: nil when what run answered stands
+	keeps bool                       // it may change what is kept
+	fits  func(*memory.Machine) bool // whether it may run while a group is being committed; nil: never
+	bytes int                        // of envelopes that it brings
+	want  *text                      // of an envelope that it answers, set by run
+	// numbers reports whether it needs no commit that sets numbers aside first; nil: it needs none
+	numbers func() bool
+	state   atomic.Int32
+	done    chan error // holds one: nil when what run answered stands
 }
 
 // States of an op. Whoever moves it from waiting decides whether it runs.
@@ -79,6 +82,11 @@ func (s *Store) wait(ctx context.Context, o *op) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if !o.keeps {
+		if ran, err := s.atOnce(o); ran {
+			return err
+		}
+	}
 	o.done, _ = s.answers.Get().(chan error)
 	defer s.answers.Put(o.done) // empty again: nobody answers an operation that was withdrawn
 	if !s.queue.add(o) {
@@ -94,6 +102,30 @@ func (s *Store) wait(ctx context.Context, o *op) error {
 		return ctx.Err()
 	}
 	return <-o.done
+}
+
+// atOnce runs an operation that changes nothing that is kept when what it sees is committed; false when it must wait.
+func (s *Store) atOnce(o *op) (ran bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.m == nil:
+		return true, store.ErrUnavailable
+	case s.writing && (o.fits == nil || !o.fits(s.m)), o.numbers != nil && !o.numbers():
+		return false, nil
+	}
+	return true, s.see(o)
+}
+
+// see runs an operation that changes nothing that is kept; mu is held.
+func (s *Store) see(o *op) error {
+	s.m.Begin(s.clock())
+	o.run(s.m)
+	s.watchers.Publish(s.m.Events())
+	if o.want == nil {
+		return nil
+	}
+	return s.lend(o.want)
 }
 
 // do runs an operation that may change what is kept.

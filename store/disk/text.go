@@ -69,7 +69,7 @@ func (s *Store) lend(t *text) error {
 	if t.Raw != nil || t.Bytes == 0 {
 		return nil
 	}
-	if s.db == nil || s.out.dead {
+	if s.db == nil || s.dead.Load() {
 		return store.ErrUnavailable
 	}
 	err := guard(func() (err error) {
@@ -84,9 +84,11 @@ func (s *Store) lend(t *text) error {
 }
 
 // fetch answers an envelope with its text. Reading takes no lock and waits for nobody.
-func fetch(ctx context.Context, s *Store, keeps bool, kind byte, f func(*memory.Machine) (*memory.Sealed, error)) (wire.Envelope, error) {
+func fetch(
+	ctx context.Context, s *Store, keeps bool, kind byte, fits func(*memory.Machine) bool, f func(*memory.Machine) (*memory.Sealed, error),
+) (wire.Envelope, error) {
 	t := text{kind: kind}
-	_, err := await(ctx, s, &op{keeps: keeps, want: &t}, func(m *memory.Machine) (none, error) {
+	_, err := await(ctx, s, &op{keeps: keeps, want: &t, fits: fits}, func(m *memory.Machine) (none, error) {
 		e, err := f(m)
 		if err == nil {
 			t.Sealed = *e

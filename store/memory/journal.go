@@ -1,6 +1,11 @@
 package memory
 
-import "pushrelay/store"
+import (
+	"time"
+
+	"pushrelay/store"
+	"pushrelay/wire"
+)
 
 // journal is what a group of operations changed, so that a medium can be told of it and that it can be undone. Only
 // records, offers, turns, streaks and sessions that ended are noted: the indexes follow from these. A session's beginning,
@@ -125,6 +130,42 @@ func (m *Machine) Changed() bool {
 		}
 	}
 	return len(m.journal.streaks) > 0
+}
+
+// noted reports whether the group that runs changed a record or its offer.
+func (m *Machine) noted(j *job) bool {
+	if m.journal == nil {
+		return false
+	}
+	_, ok := m.journal.at[j]
+	return ok
+}
+
+// Settled reports whether the grant's job has a result that the group that runs didn't touch.
+func (m *Machine) Settled(site string, g wire.Grant) bool {
+	j := m.ofSite(site, g)
+	return j != nil && j.Result != nil && !m.noted(j)
+}
+
+// Steady reports whether the group that runs touched none of the first entries that may be offered to a site now. An Offer
+// of that many is the same then whether the group will stand or not.
+func (m *Machine) Steady(now time.Time, site string, kind store.OfferKind, most int) bool {
+	s := m.sites[site]
+	if s == nil || kind < store.OfferSeals || kind > store.OfferNotices {
+		return false
+	}
+	sh := &s.shelves[kind-1]
+	if d := sh.open.top(); d != nil && d.at <= now.UnixNano() {
+		return false // some would be put back first
+	}
+	j, key := sh.free.after(0)
+	for ; j != nil && most > 0; j, key = sh.free.after(key) {
+		if m.noted(j) {
+			return false
+		}
+		most--
+	}
+	return true
 }
 
 // EndGroup lets the group's changes stand.
