@@ -14,7 +14,11 @@ type none struct{}
 
 // Enqueue is SiteStore's.
 func (s *Store) Enqueue(ctx context.Context, site string, dialect wire.Dialect, stubs []wire.Stub) ([]store.Enqueued, error) {
-	return run(ctx, s, func(m *memory.Machine) []store.Enqueued { return m.Enqueue(site, dialect, stubs) })
+	o := &op{keeps: true}
+	for i := range stubs {
+		o.stubs += len(stubs[i].Raw)
+	}
+	return await(ctx, s, o, func(m *memory.Machine) ([]store.Enqueued, error) { return m.Enqueue(site, dialect, stubs), nil })
 }
 
 // Sealing is SiteStore's.

@@ -1,7 +1,10 @@
 package disk
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -15,10 +18,11 @@ import (
 	"pushrelay/wire"
 )
 
-// storeFile answers the bytes of a store in which all sorts of things are, and what it held after the last commit and before.
-func storeFile(t *testing.T) (raw []byte, last, before string) {
+// storeFile answers the bytes of a store in which all sorts of things are, most of them in the log if that is so long, and
+// what it held after the last commit and before.
+func storeFile(t *testing.T, entries int) (raw []byte, last, before string) {
 	t.Helper()
-	p := newPlay(t)
+	p := newPlayWith(t, entries)
 	for _, a := range p.acts()[:17] { // then one is cancelled, whose payload nobody reads
 		before = last
 		require.NoError(t, a.ignored(), a.name)
@@ -42,6 +46,12 @@ func (o *tolerant) Unreadable(uint64, error) { o.n++ }
 func refusedOrWhole(t *testing.T, path string, raw []byte) (noticed bool, digest string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path, raw, 0o600))
+	return refusedOrRead(t, path, raw)
+}
+
+// refusedOrRead is refusedOrWhole for a file that is there.
+func refusedOrRead(t *testing.T, path string, raw []byte) (noticed bool, digest string) {
+	t.Helper()
 	db, err := openFile(path, true)
 	if err != nil {
 		var foreign *ForeignError
@@ -50,8 +60,7 @@ func refusedOrWhole(t *testing.T, path string, raw []byte) (noticed bool, digest
 		require.Contains(t, err.Error(), path)
 		after, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Equal(t, len(raw), len(after))
-		require.True(t, string(raw) == string(after), "the file was changed")
+		require.True(t, bytes.Equal(raw, after), "the file was changed")
 		return true, ""
 	}
 	told := &tolerant{}
@@ -73,7 +82,7 @@ func (s *Store) texts(t *testing.T, m *memory.Machine) (bad int) {
 	t.Helper()
 	try := func(kind byte, e *memory.Sealed, err error) {
 		require.NoError(t, err)
-		want := &text{Sealed: *e, kind: kind}
+		want := &text{Sealed: *e, from: e, kind: kind}
 		require.NoError(t, s.lend(want))
 		if want.tx != nil && want.read() != nil {
 			bad++
@@ -96,33 +105,58 @@ func (s *Store) texts(t *testing.T, m *memory.Machine) (bad int) {
 // A bit that flips is noticed, or changes nothing that is kept, or takes back the last commit: a page that says which state
 // counts and is damaged looks like one that wasn't written.
 func TestFlippedBits(t *testing.T) {
-	whole, last, before := storeFile(t)
-	path := filepath.Join(t.TempDir(), fileName)
-	noticed, digest := refusedOrWhole(t, path, whole)
-	require.False(t, noticed)
-	require.Equal(t, last, digest)
-	used := usedPages(t, path)
-	rng := rand.New(rand.NewPCG(1, 2))
-	n, tried := 0, 0
-	for _, page := range used {
-		places := make([]int, 0, 64)
-		for range 10 { // where pages say what they are, and anywhere
-			places = append(places, rng.IntN(headerBytes+4*elementBytes), rng.IntN(pageSize))
-		}
-		for _, at := range places {
-			raw := append([]byte(nil), whole...)
-			raw[page*pageSize+at] ^= 1 << rng.IntN(8)
-			tried++
-			noticed, got := refusedOrWhole(t, path, raw)
-			if noticed {
-				n++
-			} else {
-				require.True(t, got == last || page < 2 && got == before, "page %d, byte %d: what is kept changed unnoticed", page, at)
+	for _, entries := range []int{logEntries, 1} {
+		t.Run(fmt.Sprint(entries, " in the log"), func(t *testing.T) {
+			t.Parallel()
+			whole, last, before := storeFile(t, entries)
+			path := filepath.Join(t.TempDir(), fileName)
+			noticed, digest := refusedOrWhole(t, path, whole)
+			require.False(t, noticed)
+			require.Equal(t, last, digest)
+			used := usedPages(t, path)
+			rng := rand.New(rand.NewPCG(1, 2))
+			n, tried := 0, 0
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, f.Close()) }()
+			flip := func(at int, bit byte) {
+				whole[at] ^= bit
+				_, err := f.WriteAt(whole[at:at+1], int64(at))
+				require.NoError(t, err)
 			}
-		}
+			for _, page := range used {
+				for _, at := range placesOf(whole[page*pageSize:], rng) {
+					bit := byte(1) << rng.IntN(8)
+					flip(page*pageSize+at, bit)
+					tried++
+					noticed, got := refusedOrRead(t, path, whole)
+					flip(page*pageSize+at, bit)
+					if noticed {
+						n++
+					} else {
+						require.True(t, got == last || page < 2 && got == before, "page %d, byte %d: what is kept changed unnoticed", page, at)
+					}
+				}
+			}
+			t.Logf("%d of %d flips noticed", n, tried)
+			require.Greater(t, n, tried/4)
+		})
 	}
-	t.Logf("%d of %d flips noticed", n, tried)
-	require.Greater(t, n, tried/4)
+}
+
+// placesOf answers where bits of a page are tried: all that says what it is and where things are in it, and some anywhere.
+func placesOf(page []byte, rng *rand.Rand) (places []int) {
+	said := headerBytes
+	if n := int(binary.NativeEndian.Uint16(page[10:])); n <= 64 { // the first page of a run, not any other
+		said += n * elementBytes
+	}
+	for at := range said {
+		places = append(places, at)
+	}
+	for range 10 {
+		places = append(places, rng.IntN(pageSize))
+	}
+	return places
 }
 
 // usedPages answers the pages of a file that hold something.
@@ -146,7 +180,7 @@ func usedPages(t *testing.T, path string) (used []int) {
 }
 
 func TestCutShort(t *testing.T) {
-	whole, _, _ := storeFile(t)
+	whole, _, _ := storeFile(t, logEntries)
 	path := filepath.Join(t.TempDir(), fileName)
 	require.NoError(t, os.WriteFile(path, whole, 0o600))
 	f, err := os.Open(path)
@@ -172,7 +206,7 @@ func TestCutShort(t *testing.T) {
 func TestForeignBytes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), fileName)
 	rng := rand.New(rand.NewPCG(5, 6))
-	whole, _, _ := storeFile(t)
+	whole, _, _ := storeFile(t, logEntries)
 	for i := range 300 {
 		raw := make([]byte, rng.IntN(1<<16))
 		for j := range raw {

@@ -41,6 +41,7 @@ func (s *Store) commit(fill func(*bbolt.Tx) error) error {
 	if next.ceiling < s.m.Number()+reserve/2 {
 		next.ceiling = s.m.Number() + reserve
 	}
+	s.page.reset(next.commits)
 	err := s.aside(func() error { return guard(func() error { return s.write(fill, &next) }) })
 	for _, e := range s.fresh {
 		if err == nil {
@@ -52,6 +53,7 @@ func (s *Store) commit(fill func(*bbolt.Tx) error) error {
 	if cap(s.arena) > 1<<20 {
 		s.arena = nil
 	}
+	s.written(&s.page, err)
 	if err == nil {
 		s.commits, s.ceiling = next.commits, next.ceiling
 	}
@@ -87,6 +89,7 @@ func (s *Store) write(fill func(*bbolt.Tx) error, next *state) error {
 	}
 	err = fill(tx)
 	if err == nil {
+		next.entries = s.length()
 		err = tx.Bucket([]byte(metaBucket)).Put([]byte(stateKey), s.keep(next.append))
 	}
 	if err == nil {
@@ -116,51 +119,67 @@ func (s *Store) stands() bool {
 
 // fill puts what the group changed into a transaction.
 func (s *Store) fill(tx *bbolt.Tx) error {
-	jobs, envelopes := tx.Bucket([]byte(jobBucket)), tx.Bucket([]byte(envelopeBucket))
-	jobs.FillPercent, envelopes.FillPercent = fillPercent, fillPercent
-	err := s.m.EachChange(func(c memory.Change) error {
-		if err := s.putRecord(jobs, c); err != nil {
-			return err
-		}
-		var was, is [2]*memory.Sealed
-		if c.Was != nil {
-			was = [2]*memory.Sealed{c.Was.Payload, c.Was.Result}
-		}
-		if c.Is != nil {
-			is = [2]*memory.Sealed{c.Is.Payload, c.Is.Result}
-		}
-		for kind := range is {
-			if was[kind] == is[kind] {
-				continue
-			}
-			if err := deleteText(envelopes, c.Seq, byte(kind), was[kind]); err != nil {
-				return err
-			}
-			if err := putText(envelopes, c.Seq, byte(kind), is[kind]); err != nil {
-				return err
-			}
-			if is[kind] != nil {
-				s.fresh = append(s.fresh, is[kind])
-			}
-		}
-		return nil
-	})
+	envelopes := tx.Bucket([]byte(envelopeBucket))
+	envelopes.FillPercent = fillPercent
+	err := s.m.EachChange(func(c memory.Change) error { return s.change(envelopes, c) })
+	if err == nil {
+		err = s.page.put(tx.Bucket([]byte(logBucket)))
+	}
+	if err == nil {
+		err = s.settle(tx, !s.m.Changed() && s.idle())
+	}
 	if err != nil {
 		return err
 	}
 	return s.m.EachStreakChange(func(c memory.StreakChange) error { return s.putStreak(tx.Bucket([]byte(streakBucket)), c) })
 }
 
-func (s *Store) putRecord(jobs *bbolt.Bucket, c memory.Change) error {
-	if c.Is == nil {
-		return jobs.Delete(seqKey(c.Seq))
+// change adds a record's change to the entry, and to the bucket of envelopes what is too large for it.
+func (s *Store) change(envelopes *bbolt.Bucket, c memory.Change) error {
+	p := &s.page
+	var was, is [2]*memory.Sealed
+	if c.Was != nil {
+		was = [2]*memory.Sealed{c.Was.Payload, c.Was.Result}
 	}
-	for _, e := range []*memory.Sealed{c.Is.Payload, c.Is.Result} {
-		if e != nil && e.Raw != nil {
-			e.Sum = crc32.Checksum(e.Raw, castagnoli)
+	if c.Is != nil {
+		is = [2]*memory.Sealed{c.Is.Payload, c.Is.Result}
+	}
+	for i := range is {
+		kind, was, is := byte(i), was[i], is[i]
+		if was == is {
+			continue
+		}
+		if was != nil {
+			was.Gone = true
+			p.dropped = append(p.dropped, was)
+			if was.At == 0 {
+				if err := deleteText(envelopes, c.Seq, kind, was); err != nil {
+					return err
+				}
+			}
+		}
+		if is != nil {
+			is.Sum, is.At = crc32.Checksum(is.Raw, castagnoli), keptAt(is, p.entry.commit)
+			s.fresh = append(s.fresh, is)
+			p.text(kind, is)
+			if is.At == 0 {
+				if err := putText(envelopes, c.Seq, kind, is); err != nil {
+					return err
+				}
+			}
 		}
 	}
-	return jobs.Put(seqKey(c.Seq), s.keep(func(b []byte) []byte { return appendRecord(b, c.Is, s.down) }))
+	if c.Is != nil {
+		s.scratch = appendRecord(s.scratch[:0], c.Is, s.down)
+		p.item(c.Seq, itemRecord, s.scratch)
+		return nil
+	}
+	p.item(c.Seq, itemGone, nil)
+	if l := s.tail.loose[c.Seq]; l != nil {
+		l.gone = true
+		p.gone = append(p.gone, l)
+	}
+	return nil
 }
 
 func (s *Store) putStreak(streaks *bbolt.Bucket, c memory.StreakChange) error {
@@ -214,11 +233,11 @@ func (s *Store) reopen() error {
 	if err != nil {
 		return err
 	}
-	old, commits, ceiling, down := s.m, s.commits, s.ceiling, s.down
+	old, tail, commits, ceiling, down := s.m, s.tail, s.commits, s.ceiling, s.down
 	l.m.Adopt(s.m)
-	s.m, s.commits, s.ceiling, s.down = l.m, l.state.commits, max(s.ceiling, l.state.ceiling), l.state.down
+	s.m, s.tail, s.commits, s.ceiling, s.down = l.m, l.tail, l.state.commits, max(s.ceiling, l.state.ceiling), l.state.down
 	if err := s.commit(func(*bbolt.Tx) error { return nil }); err != nil {
-		s.m, s.commits, s.ceiling, s.down = old, commits, ceiling, down
+		s.m, s.tail, s.commits, s.ceiling, s.down = old, tail, commits, ceiling, down
 		return err
 	}
 	s.out.uncertain = false

@@ -76,6 +76,9 @@ func copyAll(ctx context.Context, fresh, path string) error {
 	if err != nil {
 		return err
 	}
+	if err := judgeLog(from, path); err != nil {
+		return errors.Join(err, from.Close())
+	}
 	to, err := bbolt.Open(fresh, 0o600, boltOptions(false))
 	if err != nil {
 		return errors.Join(err, from.Close())

@@ -37,6 +37,7 @@ type Observer interface {
 // Store is a RoutingStore in a folder. Open makes one.
 type Store struct {
 	// Immutable after Open.
+	limits   limits
 	clock    func() time.Time
 	set      store.Settings
 	path     string
@@ -66,7 +67,12 @@ type Store struct {
 	events  []store.Event
 	fresh   []*memory.Sealed // of the commit that is made
 	arena   []byte           // values of that commit
+	scratch []byte
+	page    page // of that commit
+	tail    tail
+	settler settler
 	out     outage
+	failure time.Time        // the last one, by the real clock
 	fault   func(step) error // of tests
 }
 
@@ -81,6 +87,10 @@ type outcome struct{ err error }
 // Open opens the store in a folder, or makes one, and blocks until it is read. Errors: *LockedError after three seconds,
 // *ForeignError, *VersionError, and what the operating system says.
 func Open(ctx context.Context, o Options) (*Store, error) {
+	return openWith(ctx, o, limits{entries: logEntries, bytes: logBytes, records: logRecords})
+}
+
+func openWith(ctx context.Context, o Options, l limits) (*Store, error) {
 	if err := makeDir(o.Dir); err != nil {
 		return nil, err
 	}
@@ -89,8 +99,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		clock: o.Clock, set: o.Settings, path: filepath.Join(o.Dir, fileName), lock: held, observer: o.Observer,
-		queue: queue{wake: make(chan struct{}, 1)}, ended: make(chan struct{}),
+		limits: l, clock: o.Clock, set: o.Settings, path: filepath.Join(o.Dir, fileName), lock: held, observer: o.Observer,
+		queue: queue{wake: make(chan struct{}, 1)}, ended: make(chan struct{}), settler: settler{most: settleEntries},
 	}
 	if s.clock == nil {
 		s.clock = time.Now
@@ -121,7 +131,7 @@ func (s *Store) open() error {
 		return errors.Join(err, db.Close())
 	}
 	_ = remove(s.path + compactSuffix) // of one that was interrupted
-	s.db, s.m, s.epoch = db, l.m, l.epoch
+	s.db, s.m, s.tail, s.epoch = db, l.m, l.tail, l.epoch
 	s.commits, s.ceiling, s.down = l.state.commits, l.state.ceiling, l.state.down
 	return nil
 }
@@ -156,6 +166,7 @@ func (s *Store) Close() error {
 func (s *Store) shut() {
 	s.watchers.Close()
 	s.mu.Lock()
+	s.settleAll()
 	s.m = nil
 	s.mu.Unlock()
 	if s.db != nil && !s.dead.Load() {

@@ -26,10 +26,14 @@
 //
 // # What a commit holds
 //
-// In the bucket of jobs each record that changed, under its sequence number, so that neighbours share pages; in the bucket of
-// envelopes the text of new ones, in chunks, while that of collected, expired and replaced ones goes; the refusal streaks that
-// changed; and one entry with the numbers to go on from and the time. A record that came and went within the group is not
-// written. Envelopes' text leaves memory with its commit: the machine keeps the header and the size. A caller that wants one
+// One entry of the log: each record that changed, under its sequence number, which are gone, and the text of new envelopes up
+// to 16 KiB. In the bucket of envelopes the text of larger ones, in chunks, while that of collected, expired and replaced
+// ones goes; the refusal streaks that changed; and one value with the numbers to go on from, the length of the log and the
+// time. A record that came and went within the group is not written. When the log is too long, the oldest entries are settled
+// by the same commit: what they hold that is still of use goes to the buckets of jobs and of envelopes. See log.go and
+// settle.go.
+//
+// Envelopes' text leaves memory with its commit: the machine keeps the header, the size and the place. A caller that wants one
 // gets a read transaction which the committer began before anything later could delete it, and copies from it.
 //
 // # Order of locks

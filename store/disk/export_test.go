@@ -14,6 +14,11 @@ import (
 	"pushrelay/store/memory"
 )
 
+// OpenLog is Open with a log of so many entries, and a Close that leaves it as it is, as a crash would.
+func OpenLog(ctx context.Context, o Options, entries int) (*Store, error) {
+	return openWith(ctx, o, limits{entries: entries, bytes: logBytes, records: logRecords, leave: true})
+}
+
 // ErrAway is why commits fail while a test has taken the medium away.
 var ErrAway = errors.New("the medium is away")
 
@@ -70,7 +75,7 @@ func (s *Store) FailAt(at step) error {
 				return nil
 			}
 		}
-		s.out.next = time.Time{}
+		s.out.next, s.settler.next = time.Time{}, time.Time{}
 		return none{}
 	})
 	return err
@@ -79,7 +84,7 @@ func (s *Store) FailAt(at step) error {
 // FailLarge lets commits fail that bring an envelope of more than a page, as on a disk that is nearly full, or not any more.
 func (s *Store) FailLarge(on bool) error {
 	_, err := read(context.Background(), s, func(*memory.Machine) none {
-		s.out.next, s.fault = time.Time{}, nil
+		s.out.next, s.settler.next, s.fault = time.Time{}, time.Time{}, nil
 		if on {
 			s.fault = func(step) error {
 				for _, e := range s.fresh {

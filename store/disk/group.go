@@ -66,7 +66,7 @@ func (s *Store) group(pending []*op) []*op {
 	}
 	n := 0
 	for bytes := 0; n < min(len(pending), groupOps); n++ {
-		if bytes += pending[n].bytes; n > 0 && bytes > groupBytes {
+		if bytes += max(pending[n].bytes, pending[n].stubs); n > 0 && bytes > groupBytes {
 			break
 		}
 	}
@@ -140,8 +140,8 @@ func (s *Store) attempt(group []*op) {
 		s.events = append(s.events, s.m.Events()...)
 	}
 	var err error
-	if s.m.Changed() || s.out.err != nil && (!s.out.tight || s.quiet()) {
-		err = s.commit(s.fill)
+	if s.m.Changed() || s.idle() || s.out.err != nil && (!s.out.tight || s.quiet()) {
+		err = s.keepGroup(slices.ContainsFunc(group, (*op).large))
 	}
 	if err != nil {
 		s.m.UndoGroup()
@@ -209,7 +209,7 @@ func (s *Store) retry() bool {
 // failed notes a failed commit of a group that had something large, or of one that hadn't.
 func (s *Store) failed(err error, large bool) {
 	first := s.out.err == nil
-	s.out.last = s.clock()
+	s.out.last, s.failure = s.clock(), time.Now()
 	if first {
 		s.out.since = s.out.last
 	}

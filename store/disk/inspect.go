@@ -81,12 +81,15 @@ func (rep *Report) read(tx *bbolt.Tx) error {
 	}
 	sites := map[string]*SiteReport{}
 	known := newSharer()
-	err = tx.Bucket([]byte(jobBucket)).ForEach(func(k, v []byte) error {
-		if len(k) != 8 {
-			rep.Unreadable++
+	c, err := readContents(tx, &st)
+	if err != nil {
+		return &ForeignError{Path: rep.Path, Reason: err.Error()}
+	}
+	err = c.each(func(seq uint64, v []byte, _, _ bool) error {
+		if v == nil {
 			return nil
 		}
-		r, err := decodeRecord(binary.BigEndian.Uint64(k), v, known, st.down)
+		r, err := decodeRecord(seq, v, known, st.down)
 		if err != nil {
 			rep.Unreadable++
 			return nil

@@ -25,6 +25,7 @@ const fillPercent = 0.85
 const (
 	metaBucket     = "pushrelay" // format, epoch and state
 	jobBucket      = "jobs"      // seq -> record
+	logBucket      = "log"       // commit -> what it changed, until that is settled in the others
 	envelopeBucket = "envelopes" // seq, kind, chunk -> text
 	streakBucket   = "streaks"   // runner and queue -> streak
 )
@@ -82,7 +83,7 @@ func create(path string) error {
 		return err
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range []string{metaBucket, jobBucket, envelopeBucket, streakBucket} {
+		for _, name := range []string{metaBucket, logBucket, jobBucket, envelopeBucket, streakBucket} {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
 				return err
 			}
@@ -157,9 +158,9 @@ func judge(db *bbolt.DB, path string) error {
 		if v, _ := binary.Uvarint(meta.Get([]byte(formatKey))); v != format {
 			return &VersionError{Path: path, Found: v, Supported: format}
 		}
-		for _, name := range []string{jobBucket, envelopeBucket, streakBucket} {
+		for _, name := range []string{logBucket, jobBucket, envelopeBucket, streakBucket} {
 			if tx.Bucket([]byte(name)) == nil {
-				return &ForeignError{Path: path, Reason: "it has no " + name}
+				return &ForeignError{Path: path, Reason: "it has no part named " + name + ": it is damaged, or a build from before the first release wrote it"}
 			}
 		}
 		return nil
@@ -172,13 +173,14 @@ type state struct {
 	seq     uint64 // highest of a job so far
 	ceiling uint64 // no session has a number above
 	down    uint64 // ns by which the clock moved while the store was closed, in all its life; back as well, modulo 2^64
+	entries uint64 // of the log
 	at      int64  // of the commit, epoch ns
 }
 
 func (s *state) append(b []byte) []byte {
 	from := len(b)
 	b = append(b, 1)
-	for _, n := range []uint64{s.commits, s.seq, s.ceiling, s.down} {
+	for _, n := range []uint64{s.commits, s.seq, s.ceiling, s.down, s.entries} {
 		b = binary.AppendUvarint(b, n)
 	}
 	return appendSum(binary.AppendVarint(b, s.at), from, []byte(stateKey))
@@ -193,7 +195,7 @@ func readState(tx *bbolt.Tx) (state, error) {
 	body, ok := checked([]byte(stateKey), b)
 	in := reader{b: body, bad: !ok}
 	version := in.byte()
-	s := state{commits: in.uint(), seq: in.uint(), ceiling: in.uint(), down: in.uint(), at: in.int()}
+	s := state{commits: in.uint(), seq: in.uint(), ceiling: in.uint(), down: in.uint(), entries: in.uint(), at: in.int()}
 	if in.bad || version != 1 || len(in.b) > 0 {
 		return state{}, errUnreadable
 	}

@@ -1,7 +1,7 @@
 package disk
 
 import (
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -17,6 +17,7 @@ type loaded struct {
 	m     *memory.Machine
 	epoch string
 	state state
+	tail  tail
 }
 
 var errTwice = errors.New("another record has its key or its lease")
@@ -40,29 +41,48 @@ func (s *Store) read(tx *bbolt.Tx, l *loaded, now time.Time) (err error) {
 	if at := l.state.at; at != 0 {
 		l.state.down += uint64(now.UnixNano() - at)
 	}
+	c, err := readContents(tx, &l.state)
+	if err != nil {
+		return &ForeignError{Path: s.path, Reason: err.Error()}
+	}
 	known := newSharer()
 	last := uint64(0)
 	longest := max(s.set.WithDefaults().ResultRetention, store.TombstoneMax)
-	err = tx.Bucket([]byte(jobBucket)).ForEach(func(k, v []byte) error {
-		if len(k) != 8 {
-			s.observer.Unreadable(0, errUnreadable)
+	l.tail = tail{loose: make(map[uint64]*loose, len(c.newest))}
+	err = c.each(func(seq uint64, v []byte, based, inLog bool) error {
+		last = max(last, seq)
+		lo := &loose{gone: v == nil, based: based}
+		if inLog {
+			l.tail.loose[seq] = lo
+		}
+		if v == nil {
 			return nil
 		}
-		last = binary.BigEndian.Uint64(k)
-		r, err := decodeRecord(last, v, known, l.state.down)
+		r, err := decodeRecord(seq, v, known, l.state.down)
 		if r.State == store.Done { // a clock that was ahead mustn't keep it for longer than it may stay
 			r.KeepUntil = min(r.KeepUntil, now.Add(longest).UnixNano())
 		}
-		if err == nil && !l.m.Load(r) {
-			err = errTwice
+		if err == nil {
+			if lo.rec = l.m.Load(r); lo.rec == nil {
+				err = errTwice
+			}
 		}
 		if err != nil {
-			s.observer.Unreadable(last, err)
+			lo.raw = bytes.Clone(v)
+			c.leave(seq)
+			s.observer.Unreadable(seq, err)
+			return nil
 		}
+		c.locate(payloadKind, lo.rec.Payload)
+		c.locate(resultKind, lo.rec.Result)
 		return nil
 	})
 	if err != nil {
 		return err
+	}
+	l.tail.entries = c.entries
+	for i := range c.entries {
+		l.tail.bytes += c.entries[i].bytes
 	}
 	err = tx.Bucket([]byte(streakBucket)).ForEach(func(k, v []byte) error {
 		streak, err := decodeStreak(k, v)

@@ -3,7 +3,6 @@ package disk_test
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,10 +67,9 @@ func TestTheDiskIsFull(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, held, 1)
 		back()
-		for errors.Is(st.Collect(t.Context(), "busy", nil), store.ErrUnavailable) {
-			// the next try is due within a quarter of a second
+		for st.Err() != nil { // the next try is due within a quarter of a second; where the large one was tried, it is over in quiet
+			_ = st.Collect(t.Context(), "busy", nil)
 		}
-		require.NoError(t, st.Err())
 	}
 	require.NoError(t, enqueue(t, st, "j"))
 	require.Len(t, ear.failed, 3)

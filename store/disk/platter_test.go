@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -49,9 +50,11 @@ type platter struct {
 
 	disk    []byte  // what is certainly there
 	pending []patch // what may be
+	head    bool    // the last write was of the page that counts
 	writes  int     // of the commit that is made
 	at      int     // the write that meets the mishap, from 1
 	mishap  mishap
+	tight   bool // there is no room for what settles
 
 	keep   bool     // images are made
 	images [][]byte // what may have been on the disk, at each write
@@ -66,7 +69,7 @@ func newPlatter(t *testing.T, s *Store, seed uint64) *platter {
 	p := &platter{t: t, s: s, f: f, saved: -1, rng: rand.New(rand.NewPCG(seed, 5))}
 	p.disk, err = os.ReadFile(s.path)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	t.Cleanup(func() { require.NoError(t, errors.Join(s.Close(), f.Close())) })
 	p.do(func() {
 		s.fault = p.step
 		p.hook()
@@ -106,11 +109,15 @@ func (p *platter) step(at step) error {
 }
 
 func (p *platter) writeAt(b []byte, off int64) (int, error) {
-	if off < 2*pageSize { // what came before was synced
+	if head := off < 2*pageSize; head || p.head { // what came before was synced, or it wouldn't go on
 		p.sync()
+		p.head = head
 	}
 	p.writes++
-	if p.writes == p.at {
+	if p.tight && p.s.page.settled > 0 {
+		return 0, syscall.ENOSPC
+	}
+	if p.at > 0 && (p.writes == p.at || p.writes > p.at && p.mishap != noSync) { // a disk that is full stays so
 		switch p.mishap {
 		case noRoom:
 			return 0, syscall.ENOSPC
@@ -197,11 +204,11 @@ func (p *platter) arm(at int, m mishap) {
 			require.NoError(p.t, syscall.Dup3(p.saved, p.fd(), syscall.O_CLOEXEC))
 			require.NoError(p.t, syscall.Close(p.saved))
 			p.saved = -1
-			p.pending = nil // the system gave up on it
+			p.pending, p.head = nil, false // the system gave up on it
 		}
 		require.NoError(p.t, os.Chtimes(p.s.path, untouched(), untouched()))
 		p.writes, p.at, p.mishap = 0, at, m
-		p.s.out.next = time.Time{}
+		p.s.out.next, p.s.settler.next = time.Time{}, time.Time{}
 	})
 }
 

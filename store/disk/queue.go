@@ -14,6 +14,7 @@ type op struct {
 	run   func(*memory.Machine)
 	keeps bool                       // it may change what is kept
 	fits  func(*memory.Machine) bool // whether it may run while a group is being committed; nil: never
+	stubs int                        // bytes of the stubs that it brings
 	bytes int                        // of envelopes that it brings
 	want  *text                      // of an envelope that it answers, set by run
 	// numbers reports whether it needs no commit that sets numbers aside first; nil: it needs none

@@ -21,6 +21,9 @@ func Renew(ctx context.Context, dir string) (epoch string, err error) {
 	if err != nil {
 		return "", err
 	}
+	if err := judgeLog(db, path); err != nil {
+		return "", errors.Join(err, db.Close())
+	}
 	epoch = uuid.NewString()
 	err = guard(func() error {
 		return db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(metaBucket)).Put([]byte(epochKey), []byte(epoch)) })

@@ -60,6 +60,7 @@ func deleteText(b *bbolt.Bucket, seq uint64, kind byte, e *memory.Sealed) error 
 // text is an envelope that a caller wants.
 type text struct {
 	memory.Sealed
+	from *memory.Sealed // the record's
 	kind byte
 	tx   *bbolt.Tx // sees the text when it isn't in memory
 }
@@ -69,6 +70,10 @@ func (s *Store) lend(t *text) error {
 	if t.Raw != nil || t.Bytes == 0 {
 		return nil
 	}
+	if t.from.Gone { // one that came with whoever asked took it away; who asks again hears of that
+		return store.ErrUnavailable
+	}
+	t.At, t.Off = t.from.At, t.from.Off // the commit since may have moved it
 	if s.db == nil || s.dead.Load() {
 		return store.ErrUnavailable
 	}
@@ -91,13 +96,15 @@ func fetch(
 	_, err := await(ctx, s, &op{keeps: keeps, want: &t, fits: fits}, func(m *memory.Machine) (none, error) {
 		e, err := f(m)
 		if err == nil {
-			t.Sealed = *e
+			t.Sealed, t.from = *e, e
 		}
 		return none{}, err
 	})
 	if err == nil && t.tx != nil {
 		if err = t.read(); err != nil {
-			s.observer.Unreadable(t.Seq, fmt.Errorf("an envelope: %w", err))
+			if s.Err() == nil { // else the file may be ahead of what callers see
+				s.observer.Unreadable(t.Seq, fmt.Errorf("an envelope: %w", err))
+			}
 			err = store.ErrUnavailable
 		}
 	}
@@ -109,11 +116,24 @@ func fetch(
 
 var errText = errors.New("its text isn't what was written")
 
-// read copies the text.
+// read copies the text and ends the view.
 func (t *text) read() error {
 	return guard(func() error {
 		defer func() { _ = t.tx.Rollback() }()
-		raw := make([]byte, 0, t.Bytes)
+		return t.copy()
+	})
+}
+
+func (t *text) copy() error {
+	raw, in := make([]byte, 0, t.Bytes), []byte(nil)
+	if t.At != 0 {
+		var err error
+		if in, err = inlined(t.tx.Bucket([]byte(logBucket)), &t.Sealed); err != nil {
+			return err
+		}
+		raw = append(raw, in...)
+	}
+	if in == nil { // or a commit moved it that was under way when the view was taken
 		c := t.tx.Bucket([]byte(envelopeBucket)).Cursor()
 		prefix := chunkKey(t.Seq, t.kind, 0)[:9]
 		for k, v := c.Seek(prefix); len(k) == len(prefix)+2 && string(k[:len(prefix)]) == string(prefix); k, v = c.Next() {
@@ -122,10 +142,10 @@ func (t *text) read() error {
 			}
 			raw = append(raw, v...)
 		}
-		if int64(len(raw)) != t.Bytes || crc32.Checksum(raw, castagnoli) != t.Sum {
-			return errText
-		}
-		t.Raw = raw
-		return nil
-	})
+	}
+	if int64(len(raw)) != t.Bytes || crc32.Checksum(raw, castagnoli) != t.Sum {
+		return errText
+	}
+	t.Raw = raw
+	return nil
 }

@@ -179,6 +179,7 @@ func (w *walker) elements(r *span, low, high []byte, depth int) error {
 	if flags != branchFlag && flags != leafFlag || flags == branchFlag && count == 0 {
 		return fmt.Errorf("page %d is no page of a tree", r.id)
 	}
+	next := headerBytes + count*elementBytes // where what an entry names begins: bbolt leaves no gaps
 	var last []byte
 	type child struct {
 		id  uint64
@@ -197,9 +198,10 @@ func (w *walker) elements(r *span, low, high []byte, depth int) error {
 		} else {
 			pos, keyBytes, valueBytes = int64(order.Uint32(e[4:])), int64(order.Uint32(e[8:])), int64(order.Uint32(e[12:]))
 		}
-		if keyBytes == 0 || keyBytes > maxKey || pos < (count-i)*elementBytes || from+pos+keyBytes+valueBytes > r.bytes {
+		if keyBytes == 0 || keyBytes > maxKey || from+pos != next || next+keyBytes+valueBytes > r.bytes {
 			return fmt.Errorf("page %d: entry %d doesn't fit", r.id, i)
 		}
+		next += keyBytes + valueBytes
 		key, err := r.at(from+pos, keyBytes)
 		if err != nil {
 			return err

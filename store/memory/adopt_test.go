@@ -14,7 +14,7 @@ func copyOf(t *testing.T, m *Machine, set store.Settings) *Machine {
 	t.Helper()
 	c := NewMachine(set, time.Unix(0, m.now))
 	for _, j := range m.jobs {
-		if !c.Load(j.Record) {
+		if c.Load(j.Record) == nil {
 			t.Fatalf("%v isn't taken", j.Key)
 		}
 	}

@@ -1,10 +1,10 @@
 package memory
 
-// Load puts a kept record into its places, as when a store opens; Loaded must follow. It reports false for a record whose
-// key or lease another one has.
-func (m *Machine) Load(r Record) bool {
+// Load puts a kept record into its places, as when a store opens; Loaded must follow. It answers the record as the machine
+// has it from now on, or nil for one whose key or lease another one has.
+func (m *Machine) Load(r Record) *Record {
 	if m.jobs[r.Key] != nil || r.Lease != "" && m.leases[r.Lease] != nil {
-		return false
+		return nil
 	}
 	j := &job{Record: r}
 	j.due.j, j.due.seq = j, j.Seq
@@ -13,7 +13,7 @@ func (m *Machine) Load(r Record) bool {
 	t := j.q.route
 	t.served, t.site.served = max(t.served, j.Served), max(t.site.served, j.Served)
 	m.seq, m.stamp = max(m.seq, j.Seq), max(m.stamp, j.Served)
-	return true
+	return &j.Record
 }
 
 // Loaded ends the loading. Jobs' and sessions' numbers go on above those given. Every lease has at least one whole one from

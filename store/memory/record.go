@@ -82,7 +82,10 @@ type Sealed struct {
 	wire.Envelope
 	Seq   uint64 // of its job
 	Bytes int64  // of the text
-	Sum   uint32 // of the text, for a medium
+	Sum   uint32 // of the text; this and what follows is for a medium
+	At    uint64 // where the text is, 0 is its usual place
+	Off   uint64
+	Gone  bool // the record has it no more
 }
 
 // size answers an envelope's bytes; 0 for none.
