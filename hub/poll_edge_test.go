@@ -13,6 +13,7 @@ import (
 	"pushrelay/hub/projection"
 	"pushrelay/session"
 	"pushrelay/store"
+	"pushrelay/store/memory"
 	"pushrelay/wire"
 )
 
@@ -123,4 +124,46 @@ func TestRevocationOfWhoIsAboutToBeHeld(t *testing.T) {
 			w.store.onAttach = nil
 		})
 	})
+}
+
+// Results of a site that polls come again and again; where they would keep its next jobs out, those that were answered often
+// make room.
+func TestResultsMakeRoomForJobs(t *testing.T) {
+	for name, set := range map[string]store.Settings{
+		"jobs": {JobsPerSite: 4}, "bytes": {BytesPerSite: 1 << 10}, "plenty": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorldFor(t, func(cfg *Config) {
+				cfg.Store.(*switchStore).RoutingStore = memory.New(memory.Options{Settings: set})
+				cfg.Settings = Settings{JobsPerSite: set.JobsPerSite, BytesPerSite: set.BytesPerSite}
+			}, func(w *world) {
+				run := func(ids ...string) {
+					w.results(true)
+					w.publish(ids...)
+					jobs := w.claim("d1", 0).jobs(true)
+					require.Len(t, jobs, len(ids))
+					for _, j := range jobs {
+						w.reportSized("d1", leaseOf(j), 600)
+					}
+				}
+				run("a", "b")
+				require.Len(t, w.results(true), 2)
+				for _, after := range []time.Duration{5, 10, 20, 40} {
+					w.advance(after * time.Second)
+					require.Len(t, w.results(true), 2)
+				}
+				w.advance(80 * time.Second)
+				require.Len(t, w.results(false), 2, "the sixth answer doesn't arrive, so nothing is taken for collected")
+				require.Len(t, w.results(true), 2)
+				w.advance(store.MaxOffer)
+				if name == "plenty" {
+					require.Len(t, w.results(true), 2, "there is room for all")
+					return
+				}
+				require.Empty(t, w.results(true))
+				run("c", "d", "e", "f") // there would be no room for all
+				require.Len(t, w.results(true), 4, "new ones are for the site to take, whatever the quota")
+			})
+		})
+	}
 }

@@ -66,10 +66,12 @@ func (h *Hub) PollCancel(ctx context.Context, c session.Call, r *wire.CancelRequ
 const (
 	pollResultsFor = 5 * time.Second // doubling with each answer
 	pollBatch      = 64 << 10        // bytes of results that are written together
+	pollAnswers    = 6               // of a result, the last one 155 s behind the first: then it may be taken as collected
 )
 
 // PollResults answers with finished jobs, those first that no poll was answered with yet. They come again, as there is
-// nothing by which a site that polls could say that it has them.
+// nothing by which a site that polls could say that it has them; that it asks again may be another process of it, or one
+// that failed. Only where they would keep new jobs out, those that were answered again and again make room.
 func (h *Hub) PollResults(ctx context.Context, c session.Call) (session.Answer, error) {
 	known, err := h.pollSite(h.proj.Current(), c)
 	if err != nil {
@@ -92,7 +94,9 @@ func (h *Hub) PollResults(ctx context.Context, c session.Call) (session.Answer, 
 	full := len(got) >= h.set.OfferEntries || w.bytes()+wire.MaxEnvelopeBytes > h.set.OfferBytes
 	return session.Answer{More: w.more, Over: func(written bool) {
 		w.room.Keep(0)
-		if !written {
+		if written {
+			h.makeRoom(ctx, s.id, w.often)
+		} else {
 			h.detach(ctx, s.party(), id)
 		}
 		if !written || full {
@@ -102,13 +106,34 @@ func (h *Hub) PollResults(ctx context.Context, c session.Call) (session.Answer, 
 	}}, nil
 }
 
+// makeRoom takes results as collected that a site that polls was answered with often, once it has half of what it may.
+func (h *Hub) makeRoom(ctx context.Context, site string, often []wire.Grant) {
+	if len(often) == 0 {
+		return
+	}
+	ctx, cancel := afterwards(ctx)
+	defer cancel()
+	kept, err := h.store.SiteStats(ctx, site)
+	if err != nil || len(kept) != 1 {
+		h.storeFailed(ctx, "site stats", err)
+		return
+	}
+	if kept[0].ByState[store.Done] < h.set.JobsPerSite/2 && kept[0].Bytes < h.set.BytesPerSite/2 {
+		return
+	}
+	if err := h.store.Collect(ctx, site, often); err != nil {
+		h.storeFailed(ctx, "collect", err) // they come again
+	}
+}
+
 // resultsWriter writes results one batch after the other, so that no more than one is in memory.
 type resultsWriter struct {
-	hub  *Hub
-	site string
-	left []store.Offered
-	n    int // results that were written
-	room *session.Held
+	hub   *Hub
+	site  string
+	left  []store.Offered
+	n     int          // results that were written
+	often []wire.Grant // those of them that were answered often enough
+	room  *session.Held
 
 	began, over bool
 }
@@ -172,6 +197,9 @@ func (w *resultsWriter) read(ctx context.Context, o *store.Offered, buf *[]byte)
 		RunnerID: o.Runner, RunnerOwner: o.RunnerOwner, Device: o.Identity,
 	})
 	w.n++
+	if o.Attempt >= pollAnswers {
+		w.often = append(w.often, o.Grant)
+	}
 	w.hub.obs.Count(CountResults, 1)
 	return e.Raw, true
 }

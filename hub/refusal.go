@@ -44,7 +44,7 @@ func (h *Hub) refusal(ctx context.Context, what string, err error) *wire.Error {
 		}
 		return wire.TooLate("it is too late for this; stop", state, at)
 	case store.CodeOverQuota:
-		return wire.RateLimited(30, "the site has too much on the relay; collect results or wait")
+		return wire.RateLimited(30, "the site has as many jobs on the relay as it may, results that it hasn't taken included; take those, and try again")
 	case store.CodeSuperseded:
 		return wire.Errorf(wire.CodeForbidden, "a newer session of this runner was opened")
 	case store.CodeBadID:

@@ -28,7 +28,8 @@ type Settings struct {
 	OfferEntries     int   // 64 results, and as many notices, on offer to one session
 	OfferBytes       int64 // 16 MiB of results on offer to one session
 	UnsealedPerRoute int   // 4; the store's own number, which has the last word
-	BytesPerSite     int64 // 256 MiB; the store's own number too, only told to operators
+	JobsPerSite      int   // 100,000; the store's own number, as the next one
+	BytesPerSite     int64 // 256 MiB; by both it is known which site that polls is about to have no room
 	Workers          int   // 64: the most goroutines that call the store for pushes at once
 
 	// Shared says that other replicas use the same store: jobs that they took are left to them for 50 to 150 ms.
@@ -55,6 +56,7 @@ func (s Settings) withDefaults() Settings {
 	def(&s.OfferEntries, 64)
 	def(&s.OfferBytes, 16<<20)
 	def(&s.UnsealedPerRoute, 4)
+	def(&s.JobsPerSite, 100_000)
 	def(&s.BytesPerSite, 256<<20)
 	def(&s.Workers, 64)
 	return s
@@ -89,7 +91,7 @@ func (s Settings) Check() error {
 		"presence of %v must be renewed at least twice, so not every %v", s.PresenceFor, s.PresenceEvery)
 	check(s.DrainSpread > 0 && s.DrainSpread < s.DrainLimit, "a drain spread over %v must end before its limit of %v", s.DrainSpread, s.DrainLimit)
 	check(s.BackendDownWait > 0 && s.DeclinedWait > 0 && s.SealOfferFor > 0 && s.ResultOfferFor > 0 && s.MuteFor > 0, "waits must be positive")
-	check(s.SessionsPerSite > 0 && s.OfferEntries > 0 && s.OfferBytes > 0 && s.UnsealedPerRoute > 0 && s.BytesPerSite > 0 && s.Workers > 0,
+	check(s.SessionsPerSite > 0 && s.OfferEntries > 0 && s.OfferBytes > 0 && s.UnsealedPerRoute > 0 && s.JobsPerSite > 0 && s.BytesPerSite > 0 && s.Workers > 0,
 		"limits must be positive")
 	return errors.Join(errs...)
 }

@@ -257,7 +257,7 @@ func TestWorkOfSitesThatIsRefused(t *testing.T) {
 			`{"error":"forbidden","message":"stub.site must be the key id of a key that signs for this site now"}`)
 		s.enqueue("second", "ada")
 		refuses("too many", s.enqueueCall("third", "ada"), 429,
-			`{"error":"rate-limited","message":"the site has too much on the relay; collect results or wait","retryAfter":30}`)
+			`{"error":"rate-limited","message":"the site has as many jobs on the relay as it may, results that it hasn't taken included; take those, and try again","retryAfter":30}`)
 		assert.Equal(t, "30", r.send(s.enqueueCall("third", "ada")).header.Get("Retry-After"))
 		refuses("none to cancel", s.cancelCall("nothing"), 200, `{"cancelled":false}`)
 		refuses("another's to cancel", blog.cancelCall("job"), 200, `{"cancelled":false}`)

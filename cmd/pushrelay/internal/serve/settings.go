@@ -202,7 +202,7 @@ func (s *Settings) hubSettings() hub.Settings {
 	return hub.Settings{
 		LeaseFor: s.Lease, OfferFor: min(5*time.Second, s.Lease/2), SilenceFor: silence, PingEvery: silence * 5 / 12,
 		DrainSpread: s.DrainWindow, DrainLimit: s.DrainLimit, UnsealedPerRoute: s.Unsealed,
-		BytesPerSite: int64(s.BytesPerSite),
+		JobsPerSite: s.JobsPerSite, BytesPerSite: int64(s.BytesPerSite),
 	}
 }
 
