@@ -20,8 +20,8 @@
 // A poll is answered from the projection that is in force: approved is what stands there. The direct form names owner and
 // device, for devices that were approved before, and needs no code.
 //
-// Codes live in this process. They are good once, for 10 minutes, one for each key and 500 at once; an unknown, a used and an
-// expired one look alike, and cost the same work.
+// Codes live in this process. They are good once, for 10 minutes, one for each key and 500 at once, of which the address with
+// the most gives way to others; an unknown, a used and an expired one look alike, and cost the same work.
 package pairing
 
 import (
@@ -29,6 +29,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,6 +81,7 @@ type code struct {
 	hash    [sha256.Size]byte
 	pending Pending
 	dialect wire.Dialect
+	remote  string // that limits count by
 	gone    bool
 }
 
@@ -142,7 +144,7 @@ func (p *Pairing) start(d wire.Dialect, r *wire.PairStartRequest, remote string)
 	}
 	now := p.opts.Directory.Now()
 	deviceCode := rand.Text() + rand.Text() // 260 bits
-	c := &code{hash: sha256.Sum256([]byte(deviceCode)), dialect: d, pending: Pending{
+	c := &code{hash: sha256.Sum256([]byte(deviceCode)), dialect: d, remote: remote, pending: Pending{
 		KeyID: keyID, Key: r.Device, Label: r.Label, Platform: r.Platform, Version: r.Version, Dialect: d,
 		Capabilities: r.Capabilities, ExpiresAt: now.Add(codeFor),
 	}}
@@ -170,7 +172,7 @@ func (p *Pairing) add(c *code, now time.Time) bool {
 	if old := p.byKey[c.pending.KeyID]; old != nil {
 		p.drop(old)
 	}
-	if len(p.byDevice) >= maxCodes {
+	if len(p.byDevice) >= maxCodes && !p.displace(c.remote) {
 		return false
 	}
 	for c.pending.UserCode == "" || p.byUser[c.pending.UserCode] != nil {
@@ -178,6 +180,27 @@ func (p *Pairing) add(c *code, now time.Time) bool {
 	}
 	p.byDevice[c.hash], p.byUser[c.pending.UserCode], p.byKey[c.pending.KeyID] = c, c, c
 	p.order = append(p.order, c)
+	return true
+}
+
+// displace drops the oldest code of the address that has the most, when that is more than the given one will have; mu is
+// held. So few addresses can't keep everybody else from pairing.
+func (p *Pairing) displace(remote string) bool {
+	has := make(map[string]int, len(p.byDevice))
+	for _, c := range p.byDevice {
+		has[c.remote]++
+	}
+	most := remote
+	for addr, n := range has {
+		if n > has[most] {
+			most = addr
+		}
+	}
+	if has[most] <= has[remote]+1 {
+		return false
+	}
+	i := slices.IndexFunc(p.order, func(c *code) bool { return !c.gone && c.remote == most })
+	p.drop(p.order[i]) // each code that isn't gone is in order
 	return true
 }
 

@@ -248,6 +248,34 @@ func TestAtMost500Codes(t *testing.T) {
 	})
 }
 
+// A few addresses that begin as many pairings as they may can't keep others from theirs.
+func TestAFewAddressesDontTakeAllCodes(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, p *Pairing, _ *book) {
+		begin := func(name, addr string) (string, *wire.Error) {
+			<-time.After(time.Second / allStarts)
+			out, refused := ask(t, p, wire.Dialect2, startBody(t, device(t, name)), addr)
+			var code string
+			if refused == nil {
+				require.NoError(t, json.Unmarshal(out["deviceCode"], &code))
+			}
+			return code, refused
+		}
+		early, refused := begin("early", "honest")
+		require.Nil(t, refused)
+		for i := 0; len(p.byDevice) < maxCodes; i++ {
+			_, _ = begin(fmt.Sprint("flood", i), fmt.Sprint("flood", i%30)) // those over their rate are refused
+		}
+		late, refused := begin("late", "another")
+		require.Nil(t, refused)
+		for i := range 100 {
+			_, _ = begin(fmt.Sprint("more", i), fmt.Sprint("flood", i%30))
+		}
+		assert.Equal(t, "pending", status(t, p, early))
+		assert.Equal(t, "pending", status(t, p, late))
+		assert.Len(t, p.byDevice, maxCodes)
+	})
+}
+
 // Many restarts of one device leave nothing behind, even behind a code that stays good.
 func TestReplacedCodesAreForgotten(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, p *Pairing, _ *book) {
