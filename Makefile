@@ -1,5 +1,5 @@
 # demo, test, build, run, lint, fuzz and bench need Go alone, whose tools are pinned in go.mod. race (and so check) also
-# needs a C compiler, client and interop need Node and npm, page needs Node, e2e and pictures need chromium.
+# needs a C compiler, client and interop need Node and npm, page needs Node, e2e and pictures need chromium, which e2e installs.
 GO ?= go
 BIN := bin/pushrelay
 FUZZTIME ?= 2s
@@ -77,8 +77,10 @@ interop: build ## the public clients of npm, which poll, against a real relay: e
 page: ## the scripts of the debug page, as far as they are pure (needs Node)
 	node --test web/statictest/
 
-e2e: ## the debug page in a real Chromium (needs chromium)
-	$(GO) test -count=1 -timeout 20m -tags e2e -run '^TestPage' ./cmd/pushrelay
+e2e: ## the debug page in a real Chromium (installs Debian's chromium when there is none and it may)
+	@for b in chromium chromium-browser google-chrome; do command -v $$b >/dev/null && exit; done; { test "$$(id -u)" = 0 && command -v apt-get >/dev/null || { echo "install chromium"; exit 1; }; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium; }
+	$(GO) test -count=1 -timeout 20m -tags e2e -parallel 4 -run '^TestPage' ./cmd/pushrelay
 
 pictures: ## take the pictures of docs/ anew, of the demonstration after PICTURES_AFTER (4m30s; needs chromium)
 	$(GO) test -count=1 -timeout 20m -tags e2e,pictures -v -run '^TestPictures' ./cmd/pushrelay

@@ -24,6 +24,7 @@ import (
 
 // TestPageWithHostileNames gives the page everything that a client may choose, each as bad as it may be.
 func TestPageWithHostileNames(t *testing.T) {
+	t.Parallel()
 	r := debugRelay(t)
 	const script = `<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>`
 	const turned = "user\u202egnp.exe\u2066\u200b\u0007\x1b[31m\u2028end"
@@ -106,7 +107,8 @@ func TestPageWithHostileNames(t *testing.T) {
 
 // TestPageLogin enters wrong tokens until no more are taken.
 func TestPageLogin(t *testing.T) {
-	r := debugRelay(t)
+	t.Parallel()
+	r, again := debugRelay(t), debugRelay(t) // the second one's tries nobody has used
 	tb := openBrowser(t).tab()
 	tb.provoke("status of 401", "status of 429", "PerformanceIssue") // the last of asking for cookies
 	tb.do(chromedp.Navigate(r.admin + "/debug/"))
@@ -127,7 +129,6 @@ func TestPageLogin(t *testing.T) {
 	if hidden := eval[bool](tb, `document.querySelector('#sites').hidden`); !hidden {
 		t.Error("it is open")
 	}
-	again := debugRelay(t) // whose tries nobody has used
 	tb.open(again, "")
 	tb.has("site-one")
 	if eval[string](tb, `document.cookie`) != "" {
@@ -162,6 +163,7 @@ const contrasts = `(() => {
 
 // TestPageForEverybody checks what keyboards, screen readers and weak eyes need.
 func TestPageForEverybody(t *testing.T) {
+	t.Parallel()
 	r := debugRelay(t)
 	b := r.backEnd("site-one", false, nil)
 	r.worker("runner-a1", func(ctx context.Context, j daemon.Job) (daemon.Answer, error) {

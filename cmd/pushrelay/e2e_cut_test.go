@@ -88,6 +88,7 @@ func TestPageOverSilence(t *testing.T) {
 
 // A page that nobody sees is sent nothing but signs of life, whatever happens, and one snapshot when it is seen again.
 func TestPageThatNobodySees(t *testing.T) {
+	t.Parallel()
 	const jobs = 10_000
 	r := debugRelay(t)
 	b := r.backEnd("site-one", false, nil)

@@ -95,6 +95,7 @@ func (tb *tab) press(keys string) {
 type back struct {
 	*site.Site
 	load, collect chan struct{}
+	stop          func() // returns when it has
 }
 
 // backEnd connects a site of the example, until the test ends. With gates, each payload and each result waits for a value.
@@ -122,7 +123,7 @@ func (r *relay) backEnd(id string, gates bool, change func(*site.Config)) *back 
 	if b.Site, err = site.New(cfg); err != nil {
 		r.t.Fatal(err)
 	}
-	r.runs(b.Run)
+	b.stop = r.runs(b.Run)
 	<-connected
 	return b
 }
@@ -136,22 +137,29 @@ func wait(ctx context.Context, gate <-chan struct{}) error {
 	}
 }
 
-// runs runs a client until the test ends.
-func (r *relay) runs(f func(context.Context) error) {
+// runs runs a client until the test ends, or until what is answered is called.
+func (r *relay) runs(f func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = f(ctx) // its relay may go away first
 	}()
-	r.t.Cleanup(func() {
+	stop = func() {
 		cancel()
 		<-ended
-	})
+	}
+	r.t.Cleanup(stop)
+	return stop
 }
 
 // publish enqueues jobs of owner-a.
 func (b *back) publish(t *testing.T, ids ...string) {
+	t.Helper()
+	b.publishKind(t, site.KindGenerate, ids...)
+}
+
+func (b *back) publishKind(t *testing.T, kind string, ids ...string) {
 	t.Helper()
 	payload, err := seal.GeneratePayload{Prompt: "text"}.Encode()
 	if err != nil {
@@ -160,7 +168,7 @@ func (b *back) publish(t *testing.T, ids ...string) {
 	var jobs []site.Job
 	for _, id := range ids {
 		jobs = append(jobs, site.Job{
-			ID: id, Kind: site.KindGenerate, Owner: "owner-a", Deadline: time.Now().Add(time.Hour),
+			ID: id, Kind: kind, Owner: "owner-a", Deadline: time.Now().Add(time.Hour),
 			Load: func(ctx context.Context) ([]byte, error) { return payload, wait(ctx, b.load) },
 		})
 	}
@@ -220,6 +228,7 @@ func freePort(t *testing.T) string {
 
 // TestPageShowsALife takes one job of real clients through every state, and looks for each on the page.
 func TestPageShowsALife(t *testing.T) {
+	t.Parallel()
 	r := debugRelay(t)
 	b := r.backEnd("site-one", true, func(c *site.Config) { c.Name = "shop-backend" })
 	deaf := r.daemon("runner-a1", "--exec", "cat")
@@ -261,6 +270,10 @@ func TestPageShowsALife(t *testing.T) {
 	tb.row("life-1", "done", "ok")
 	b.collect <- struct{}{}
 	tb.row("life-1", "collected")
+	tb.until("its row fades", `document.querySelector('.rows tr[data-state=collected][data-fading]')`)
+	tb.has("1 enqueued, 1 done, 0 failed")
+	tb.until("the charts have lines", `[...document.querySelectorAll('.chart')].slice(0, 2).every((c) => c.querySelector('.line').getAttribute('d'))`)
+	tb.until("latencies", `/p50 [\d.]+ (ms|s|min)/.test(document.querySelector('.charts').innerText)`)
 
 	tb.has("the site has its result")
 	steps := eval[[]string](tb, `[...document.querySelectorAll('#history tbody th')].map((n) => n.innerText)`)

@@ -50,6 +50,34 @@ func TestPageWithFiftyThousandRows(t *testing.T) {
 		t.Errorf("the last row says that it is row %s, after the head", got)
 	}
 
+	// By keyboard: what has the focus stays in the document, and in sight, however far it goes.
+	focused := func(job string, index int) {
+		t.Helper()
+		tb.until(job+" has the focus", fmt.Sprintf(`document.activeElement.closest('tr')?.querySelector('.job').innerText === %q`, job))
+		if got := eval[string](tb, `document.activeElement.closest('tr').getAttribute('aria-rowindex')`); got != fmt.Sprint(index+2) {
+			t.Errorf("%s says that it is row %s", job, got)
+		}
+		seen(job)
+	}
+	eval[any](tb, `document.querySelector('.rows .job a[tabindex="0"]').focus()`)
+	tb.press(kb.Home)
+	focused("job-00000", 0)
+	tb.press(kb.End)
+	focused("job-49999", 49_999)
+	tb.press(kb.ArrowUp)
+	focused("job-49998", 49_998)
+	tb.press(kb.Home)
+	focused("job-00000", 0)
+	for range 40 {
+		tb.press(kb.PageDown) // faster than rows come
+	}
+	tb.until("it is far down", `Number(document.activeElement.closest('tr')?.getAttribute('aria-rowindex')) > 200`)
+	tb.press(kb.End)
+	focused("job-49999", 49_999)
+	if got := eval[string](tb, `document.querySelector('.rows table').getAttribute('aria-rowcount')`); got != "50001" {
+		t.Errorf("the table says that it has %s rows", got)
+	}
+
 	// One step after the other, as a wheel does.
 	eval[any](tb, `(async () => {
 		const rows = document.querySelector('.rows');
@@ -74,11 +102,11 @@ func TestPageWithFiftyThousandRows(t *testing.T) {
 	seen("job-49999")
 	tb.click(".rows .job a")
 	tb.until("a link to it", `location.hash.includes('job=job-49999')`)
-	tb.press(kb.End)
 }
 
 // Two viewers see what each asks for; a frozen one stays as it is.
 func TestPageForTwo(t *testing.T) {
+	t.Parallel()
 	r := debugRelay(t)
 	b := r.backEnd("site-one", false, nil)
 	b.publish(t, "one", "two")
