@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"runtime/debug"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -34,6 +35,7 @@ const reserve = 1 << 20
 // commit writes what fill puts into a transaction, and the state. An error says that it isn't in the file, or, with
 // s.out.uncertain, that it may be. mu is held, but not while the file is written.
 func (s *Store) commit(fill func(*bbolt.Tx) error) error {
+	defer s.spend(time.Now())
 	if s.db == nil {
 		return errors.New("the file isn't open")
 	}
@@ -60,6 +62,9 @@ func (s *Store) commit(fill func(*bbolt.Tx) error) error {
 	s.buried(err)
 	return err
 }
+
+// spend notes how long something took that others waited for.
+func (s *Store) spend(since time.Time) { s.spent = time.Since(since) }
 
 // aside lets f write while others may ask for what is committed for certain.
 func (s *Store) aside(f func() error) error {
@@ -137,6 +142,7 @@ func (s *Store) fill(tx *bbolt.Tx) error {
 // change adds a record's change to the entry, and to the bucket of envelopes what is too large for it.
 func (s *Store) change(envelopes *bbolt.Bucket, c memory.Change) error {
 	p := &s.page
+	p.changes++
 	var was, is [2]*memory.Sealed
 	if c.Was != nil {
 		was = [2]*memory.Sealed{c.Was.Payload, c.Was.Result}
@@ -215,6 +221,7 @@ func (s *Store) setAside() error {
 // reopen reads the file again after a commit of which nobody knows whether it happened: what the file holds is the truth,
 // once a commit on top of it succeeded.
 func (s *Store) reopen() error {
+	defer s.spend(time.Now())
 	if s.db != nil {
 		if err := s.db.Close(); err != nil {
 			return err

@@ -73,6 +73,7 @@ type Store struct {
 	settler settler
 	out     outage
 	failure time.Time        // the last one, by the real clock
+	spent   time.Duration    // by the last commit
 	fault   func(step) error // of tests
 }
 

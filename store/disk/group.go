@@ -186,10 +186,13 @@ type outage struct {
 	uncertain bool      // the file may hold what was undone
 }
 
-// How long changes are refused after a failed commit before one is tried again. Reading a file again takes longer.
+// How long changes are refused after a failed commit before one is tried again. Reading a file again takes longer. After a
+// failed write bbolt looks for free pages in all of the file, which may take seconds when that is large; callers wait
+// meanwhile, and have so many times as long before it may happen again.
 const (
 	retryAfter  = 250 * time.Millisecond
 	reopenAfter = time.Second
+	respite     = 4
 )
 
 // retry reports whether a commit may be tried again. A file that is uncertain is read again first.
@@ -215,10 +218,11 @@ func (s *Store) failed(err error, large bool) {
 	}
 	s.out.err, s.out.large = err, large
 	s.out.tight = large && !s.out.uncertain && !s.dead.Load()
-	s.out.next = time.Now().Add(retryAfter)
+	after := retryAfter
 	if s.out.uncertain {
-		s.out.next = time.Now().Add(reopenAfter)
+		after = reopenAfter
 	}
+	s.out.next = time.Now().Add(max(after, respite*s.spent))
 	s.err.Store(outcome{err})
 	if first {
 		s.observer.Failed(err)

@@ -83,9 +83,11 @@ type page struct {
 	entry   entry
 	b       []byte
 	sum     uint32 // of all but what items hold: records and envelopes have their own
+	changes int    // records
 	dropped []*memory.Sealed
 	gone    []*loose
 	settled int  // entries, oldest first
+	part    int  // records of the entry after those
 	tried   bool // to settle some
 	moved   []*memory.Sealed
 }
@@ -234,7 +236,14 @@ func (s *Store) written(p *page, err error) {
 		e.At, e.Off = 0, 0
 	}
 	t.entries = slices.Delete(t.entries, 0, p.settled)
-	if p.settled > 0 {
+	if p.part > 0 {
+		e := &t.entries[0]
+		for _, seq := range e.seqs[:p.part] {
+			delete(t.loose, seq)
+		}
+		e.seqs = e.seqs[p.part:]
+	}
+	if p.settled+p.part > 0 {
 		s.settler.went()
 		if len(t.entries) == 0 {
 			t.loose = make(map[uint64]*loose) // a map doesn't give back what it took

@@ -8,13 +8,13 @@ import (
 	"pushrelay/store/memory"
 )
 
-// How much is settled at a time. One entry always fits.
+// How much is settled at a time, at least.
 const (
-	settleEntries = 64 // twice what makes up for the commits between two times
-	settleBytes   = 1 << 20
-	settleRecords = 4 << 10
-	logMargin     = 32 // a log that is too long is made shorter by so many parts of its length
-	logExcess     = 8  // times what the log should be, it is full: nothing is committed that makes it longer
+	settleEntries = 64       // twice what makes up for the commits between two times
+	settleRecords = 64       // for each of these entries, on an average; they may also be all of one
+	settleBytes   = 16 << 10 // written, likewise
+	logMargin     = 32       // a log that is too long is made shorter by so many parts of its length
+	logExcess     = 8        // times what the log should be, it is full: nothing is committed that makes it longer
 )
 
 const (
@@ -33,7 +33,9 @@ type settler struct {
 // went notes that entries were settled. After a failure it is tried with few, which need little room, and then with more.
 func (r *settler) went() { r.most = min(2*r.most, settleEntries) }
 
-func (r *settler) failed() { r.most, r.next = 1, time.Now().Add(settleAfter) }
+func (r *settler) failed(spent time.Duration) {
+	r.most, r.next = 1, time.Now().Add(max(settleAfter, respite*spent))
+}
 
 // over reports whether a log of so much is longer than it should be.
 func (l *limits) over(entries int, bytes int64, records int) bool {
@@ -55,7 +57,7 @@ func (s *Store) keepGroup(large bool) error {
 	if err == nil || !s.page.tried {
 		return err
 	}
-	r.failed()
+	r.failed(s.spent)
 	if s.out.uncertain || s.dead.Load() || s.full() {
 		return err
 	}
@@ -74,26 +76,34 @@ func (s *Store) settle(tx *bbolt.Tx, all bool) error {
 	p.tried = true
 	to := s.limits
 	to.entries, to.bytes, to.records = to.entries-to.entries/logMargin, to.bytes-to.bytes/logMargin, to.records-to.records/logMargin
-	least := limits{entries: max(0, entries-s.settler.most), bytes: bytes - settleBytes, records: records - settleRecords}
+	most := s.settler.most
+	mostRecords, mostBytes := max(most*settleRecords, 2*p.changes), max(most*settleBytes, 2*len(p.b)) // more than comes in
 	jobs, envelopes, log := tx.Bucket([]byte(jobBucket)), tx.Bucket([]byte(envelopeBucket)), tx.Bucket([]byte(logBucket))
 	jobs.FillPercent, envelopes.FillPercent = fillPercent, fillPercent
-	for entries > least.entries && bytes > least.bytes && records > least.records && (all || to.over(entries, bytes, records)) {
+	for from := len(s.arena); entries > 0 && p.settled < most && (all || to.over(entries, bytes, records)); {
 		e := &t.entries[p.settled]
-		if err := s.settleEntry(jobs, envelopes, log, e); err != nil {
+		for p.part = 0; p.part < len(e.seqs); p.part++ {
+			if len(t.loose)-records >= mostRecords || len(s.arena)-from >= mostBytes {
+				return nil // the entry stays until the next time; what of it is settled is so as the log has it
+			}
+			if err := s.settleRecord(jobs, e.seqs[p.part]); err != nil {
+				return err
+			}
+			records--
+		}
+		if err := s.settleTexts(log, envelopes, e); err != nil {
 			return err
 		}
-		p.settled++
-		entries, bytes, records = entries-1, bytes-e.bytes, records-len(e.seqs)
+		if err := log.DeleteBucket(seqKey(e.commit)); err != nil {
+			return err
+		}
+		p.settled, p.part = p.settled+1, 0
+		entries, bytes = entries-1, bytes-e.bytes
 	}
 	return nil
 }
 
-func (s *Store) settleEntry(jobs, envelopes, log *bbolt.Bucket, e *entry) error {
-	for _, seq := range e.seqs {
-		if err := s.settleRecord(jobs, seq); err != nil {
-			return err
-		}
-	}
+func (s *Store) settleTexts(log, envelopes *bbolt.Bucket, e *entry) error {
 	for _, text := range e.texts {
 		if text.Gone {
 			continue
@@ -102,7 +112,7 @@ func (s *Store) settleEntry(jobs, envelopes, log *bbolt.Bucket, e *entry) error 
 			return err
 		}
 	}
-	return log.DeleteBucket(seqKey(e.commit))
+	return nil
 }
 
 func (s *Store) settleRecord(jobs *bbolt.Bucket, seq uint64) error {

@@ -264,10 +264,12 @@ func TestSettlingWhenIdle(t *testing.T) {
 	require.Equal(t, last, idle(), "there was nothing to write")
 }
 
-// What a commit settles is bounded, whatever is in the log.
+// What a commit settles is bounded, whatever is in the log, and what large ones bring doesn't gather there either.
 func TestSettlingIsBounded(t *testing.T) {
-	p := newPlayWith(t, 8)
-	for i := range 6 {
+	const most = 1 << 20
+	p := newPlay(t)
+	dir := filepath.Dir(p.s.path)
+	for i := range 12 {
 		var stubs []wire.Stub
 		for n := range wire.MaxList {
 			s := wire.Stub{ID: fmt.Sprint(i, "-", n), Kind: "k", Owner: "owner", DeadlineAt: p.now.Add(time.Hour).UnixMilli()}
@@ -276,21 +278,42 @@ func TestSettlingIsBounded(t *testing.T) {
 		}
 		_, err := p.s.Enqueue(t.Context(), playSite, wire.Dialect0, stubs)
 		require.NoError(t, err)
+		p.do(func(*memory.Machine) {
+			p.s.limits.bytes = most
+			require.LessOrEqual(t, p.s.tail.bytes, int64(most+3*10_500*wire.MaxList))
+		})
 	}
-	p.do(func(*memory.Machine) { p.s.limits.bytes = 1 << 20 })
+	parts, small := 0, 0
 	for i := 0; ; i++ {
-		bytes := int64(0)
-		p.do(func(*memory.Machine) { bytes = p.s.tail.bytes })
-		if bytes <= 1<<20 {
-			require.Positive(t, i)
+		var bytes int64
+		var loose, part, settled int
+		p.do(func(*memory.Machine) { bytes, loose = p.s.tail.bytes, len(p.s.tail.loose) })
+		if bytes <= most {
 			break
 		}
 		require.NoError(t, p.enqueue(fmt.Sprint("small", i)))
+		small++
 		p.do(func(*memory.Machine) {
-			require.Equal(t, 1, p.s.page.settled, "each of the large entries is more than should be settled at once")
+			loose, part, settled = loose-len(p.s.tail.loose), p.s.page.part, p.s.page.settled
 		})
+		require.LessOrEqual(t, loose, settleEntries*settleBytes/10_000+1, "each has 10,000 bytes")
+		require.LessOrEqual(t, settled, settleEntries)
+		if part > 0 {
+			parts++
+			p.tailStands()
+		}
+		if part > 0 && parts == 1 { // the file is read with half an entry settled
+			require.NoError(t, p.s.Close())
+			p.begin(dir, logEntries)
+			p.do(func(*memory.Machine) { p.s.limits.bytes = most })
+			p.tailStands()
+		}
 	}
+	require.Greater(t, parts, 1)
 	p.tailStands()
+	sites, err := p.s.SiteStats(t.Context(), playSite)
+	require.NoError(t, err)
+	require.Equal(t, 12*wire.MaxList+small, sites[0].ByState[store.Queued])
 }
 
 // A log that isn't settled is no obstacle: it is looked into, made small, given another epoch and settled at the end, and holds
@@ -337,4 +360,24 @@ func TestALogThatIsNotSettled(t *testing.T) {
 		return nil
 	}))
 	require.NoError(t, db.Close())
+}
+
+// A commit that takes long to fail isn't tried again as soon as one that fails at once: callers wait for it.
+func TestRespiteAfterALongFailure(t *testing.T) {
+	p := newPlay(t)
+	for _, long := range []time.Duration{0, 120 * time.Millisecond} {
+		p.do(func(*memory.Machine) {
+			p.s.out.next = time.Time{}
+			p.s.fault = func(step) error {
+				<-time.After(long)
+				return ErrAway
+			}
+		})
+		require.ErrorIs(t, p.enqueue("job"), store.ErrUnavailable)
+		p.do(func(*memory.Machine) {
+			require.GreaterOrEqual(t, p.s.spent, long)
+			require.WithinRange(t, p.s.out.next, p.s.failure.Add(max(retryAfter, respite*long)), p.s.failure.Add(max(retryAfter, respite*p.s.spent)+time.Second))
+			p.s.fault = nil
+		})
+	}
 }
