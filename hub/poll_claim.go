@@ -242,8 +242,8 @@ func (h *Hub) PollFetch(ctx context.Context, c session.Call, r *wire.FetchReques
 			return a, h.fetchRefusal(ctx, err)
 		}
 		var again <-chan time.Time
-		if errors.Is(err, store.ErrUnavailable) {
-			again = time.After(storeAgain)
+		if !errors.Is(err, store.ErrNotReady) {
+			again = time.After(storeAgain) // nobody tells
 		}
 		select {
 		case <-w.moved:
@@ -265,8 +265,13 @@ const (
 
 // mayChange reports whether asking again makes sense.
 func mayChange(err error) bool {
-	return errors.Is(err, store.ErrNotReady) || errors.Is(err, store.ErrUnavailable)
+	return errors.Is(err, store.ErrNotReady) || errors.Is(err, store.ErrUnavailable) || errors.Is(err, errNoRoom)
 }
+
+// errNoRoom is the end of a fetch that waited roomWait for memory, which others' slow answers have.
+var errNoRoom = errors.New("hub: no room for a payload")
+
+const roomWait = 5 * time.Second
 
 // takePayload judges the caller and takes the payload once there is room for it.
 func (h *Hub) takePayload(ctx context.Context, c session.Call, g wire.Grant) (session.Answer, error) {
@@ -274,8 +279,14 @@ func (h *Hub) takePayload(ctx context.Context, c session.Call, g wire.Grant) (se
 	if err != nil {
 		return session.Answer{}, err
 	}
-	room, err := h.hold(ctx, wire.MaxEnvelopeBytes)
-	if err != nil {
+	waits, cancel := context.WithTimeout(ctx, roomWait)
+	room, err := h.hold(waits, wire.MaxEnvelopeBytes)
+	cancel()
+	switch {
+	case err == nil:
+	case ctx.Err() == nil:
+		return session.Answer{}, errNoRoom
+	default:
 		return session.Answer{}, err
 	}
 	env, err := h.store.TakePayload(ctx, dev.Runner, g)
@@ -304,6 +315,8 @@ func (h *Hub) fetchRefusal(ctx context.Context, err error) error {
 		return nil
 	case errors.Is(err, store.ErrNotReady):
 		return wire.Errorf(wire.CodeNotReady, "the payload isn't sealed yet; ask again")
+	case errors.Is(err, errNoRoom):
+		return wire.Errorf(wire.CodeNotReady, "the relay has no room for the payload just now; ask again")
 	}
 	return h.refusal(ctx, "take payload", err)
 }

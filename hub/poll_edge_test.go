@@ -167,3 +167,28 @@ func TestResultsMakeRoomForJobs(t *testing.T) {
 		})
 	}
 }
+
+// A fetch that finds no memory is told to ask again before its client gives up, and gets its payload as soon as there is some.
+func TestFetchesWaitForRoom(t *testing.T) {
+	budget := session.NewBudget(8 << 20)
+	inWorldFor(t, func(cfg *Config) { cfg.Budget = budget }, func(w *world) {
+		w.results(true)
+		w.publish("j")
+		g := leaseOf(w.claim("d1", 0).jobs(true)[0])
+		require.NoError(t, w.sealFor("j", "d1"))
+		others, err := budget.Hold(t.Context(), 8<<20)
+		require.NoError(t, err)
+		f := w.fetch("d1", g, 0)
+		w.advance(roomWait)
+		require.True(t, f.over())
+		assert.Equal(t, wire.CodeNotReady, wire.AsError(f.err).Code)
+		f = w.fetch("d1", g, 20*time.Second)
+		w.advance(12 * time.Second)
+		require.False(t, f.over())
+		others.Keep(0)
+		w.advance(storeAgain)
+		_, err = wire.ParseFetchResponse(f.text(true))
+		require.NoError(t, err)
+		assert.Zero(t, budget.Used())
+	})
+}
