@@ -76,6 +76,7 @@ func tryOpen(t *testing.T, dir string, raw []byte) error {
 }
 
 func TestMetaPagesThatWereDamaged(t *testing.T) {
+	t.Parallel()
 	raw, dir := written(t), t.TempDir()
 	page := int(binary.NativeEndian.Uint32(raw[24:]))
 	for at := range 80 {
@@ -92,6 +93,7 @@ func TestMetaPagesThatWereDamaged(t *testing.T) {
 }
 
 func TestBytesThatWereDamaged(t *testing.T) {
+	t.Parallel()
 	raw, dir := written(t), t.TempDir()
 	r := rand.New(rand.NewPCG(2, 2))
 	refused := 0

@@ -244,6 +244,7 @@ func TestGroupsAreBoundedInBytes(t *testing.T) {
 
 // The model once more, with a medium that fails at random while the store is used by many at once.
 func TestAnswersHoldWhileTheMediumComesAndGoes(t *testing.T) {
+	t.Parallel()
 	clock := storetest.NewClock()
 	dir := t.TempDir()
 	st := begin(t, disk.Options{Dir: dir, Clock: clock.Now, Settings: benchSettings()})

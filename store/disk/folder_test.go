@@ -109,6 +109,7 @@ func TestInspect(t *testing.T) {
 }
 
 func TestCompact(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, fileName)
 	st := begin(t, disk.Options{Dir: dir, Settings: benchSettings()})

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -137,7 +138,9 @@ func TestLargeEnvelopesWaitOnDisk(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, len(env.Raw) == size && env.Raw[0] == byte(i) && env.Raw[size-1] == byte(i))
 	}
+	start := time.Now()
 	require.NoError(t, st.Collect(t.Context(), "busy", grants))
+	t.Logf("all collected in %v", time.Since(start))
 	stats, err := st.Stats(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, stats.Bytes)

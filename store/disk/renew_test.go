@@ -11,6 +11,7 @@ import (
 )
 
 func TestRenewChangesTheEpochAndNothingElse(t *testing.T) {
+	t.Parallel()
 	clock := storetest.NewClock()
 	dir := t.TempDir()
 	_, err := disk.Renew(t.Context(), dir)

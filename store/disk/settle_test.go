@@ -381,3 +381,32 @@ func TestRespiteAfterALongFailure(t *testing.T) {
 		})
 	}
 }
+
+// An envelope may be of one size in a job's first grant and of another in the next: the last one counts, whether it is in the
+// log or in its bucket, and what the log has of the first isn't taken for it.
+func TestAnEnvelopeOfAnotherSize(t *testing.T) {
+	ctx := context.Background()
+	for name, sizes := range map[string][]int{
+		"small, then large": {100, 2 * inlineMost}, "large, then small": {2 * inlineMost, 100}, "small, then small": {100, 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t)
+			dir := filepath.Dir(p.s.path)
+			g := p.sealed("job", bytes.Repeat([]byte("1"), sizes[0]))
+			_, err := p.s.Release(ctx, playRunner, []wire.Grant{g}, wire.ReleaseShutdown, 0)
+			require.NoError(t, err)
+			second := bytes.Repeat([]byte("2"), sizes[1])
+			g = p.sealed("job", second)
+			for _, entries := range []int{logEntries, 0, 0} {
+				env, err := p.s.TakePayload(ctx, playRunner, g)
+				require.NoError(t, err)
+				require.Equal(t, second, env.Raw)
+				held := p.holds()
+				require.NoError(t, p.s.Close())
+				require.Equal(t, held, whole(t, p.s.path, true))
+				p.begin(dir, entries)
+				p.tailStands()
+			}
+		})
+	}
+}
