@@ -20,6 +20,7 @@
 // # Memory
 //
 // A body is read once its bytes were reserved: a long one's from the process's budget for bulk, of which a caller has 16 MiB
-// at most and an address a quarter; one of up to 64 KiB from 32 MiB of its own. They are given back before a request waits for anything. So a held request costs its connection
-// (two goroutines and the buffers of net/http), one timer and what the hub keeps of it.
+// at most and an address a quarter; one of up to 64 KiB from 32 MiB of its own; one of up to 4 KiB costs no more than its
+// connection and waits for nothing. They are given back before a request waits for anything. So a held request, of which a
+// caller has 128 at most, costs its connection (two goroutines and the buffers of net/http), one timer and what the hub keeps of it.
 package poll
