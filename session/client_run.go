@@ -103,7 +103,14 @@ type ended struct {
 }
 
 func (e *ended) Error() string {
-	return fmt.Sprintf("session: ended: %s %d %s", e.end.Reason, e.end.Code, e.end.Text)
+	said := fmt.Sprintf("session: ended: %s", e.end.Reason)
+	if e.end.Code != 0 { // 0 without a close
+		said += fmt.Sprintf(" %d", e.end.Code)
+	}
+	if e.end.Text != "" {
+		said += " " + e.end.Text
+	}
+	return said
 }
 
 // next decides on what err means: how long to wait, or a *TerminalError.

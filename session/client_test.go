@@ -536,3 +536,17 @@ func TestBusyHandlerDoesNotStopPings(t *testing.T) {
 		<-c.done
 	})
 }
+
+func TestEndedSaysWhatIsKnown(t *testing.T) {
+	for want, end := range map[string]End{
+		"session: ended: cut":                   {Reason: ReasonCut},
+		"session: ended: cut the machine slept": {Reason: ReasonCut, Text: "the machine slept"},
+		"session: ended: unknown 4401 unknown: this caller is not known here": {
+			Reason: "unknown", Code: 4401, Text: "unknown: this caller is not known here",
+		},
+	} {
+		if got := (&ended{end: end}).Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

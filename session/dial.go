@@ -69,17 +69,23 @@ func newTransport(caFile string) (http.RoundTripper, error) {
 	}
 	pem, err := os.ReadFile(caFile)
 	if err != nil {
-		return nil, fmt.Errorf("session: the CA file: %w", err)
+		return nil, fmt.Errorf("session: the file with certificates can't be read: %w", err)
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		roots = x509.NewCertPool()
 	}
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, errors.New("session: the CA file holds no certificate")
+		return nil, fmt.Errorf("session: %s holds no certificate in PEM", caFile)
 	}
 	t.TLSClientConfig.RootCAs = roots
 	return t, nil
+}
+
+// CheckCA reads a client's file of certificates, as New does, and says what is wrong with it. "" is fine.
+func CheckCA(file string) error {
+	_, err := newTransport(file)
+	return err
 }
 
 // tap is a RoundTripper that puts a socket under the upgraded connection.
