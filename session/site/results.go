@@ -17,7 +17,7 @@ var (
 	ErrUnverified = errors.New("site: the result doesn't verify")
 	errDevice     = errors.New("another device than the payload was sealed to")
 	errOutcome    = errors.New("the outcome isn't the one that was declared")
-	errDeadline   = errors.New("the deadline is neither the job's nor one that a polling device set since; check this machine's clock")
+	errDeadline   = errors.New("the deadline is neither the job's nor one that a polling device set since: it was published with another one before, or this machine's clock is wrong")
 )
 
 // Result is one finished job. Outcome and Ran are set only when it is Verified.

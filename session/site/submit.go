@@ -23,7 +23,11 @@ type Submitted struct {
 
 // Submit publishes jobs and waits until the relay answered for each, or ctx ends. Submitting a job again is harmless: a
 // known id answers the state of what is published, unchanged. The answers are in the order of the jobs.
-func (s *Site) Submit(ctx context.Context, jobs ...Job) []Submitted {
+func (s *Site) Submit(ctx context.Context, jobs ...Job) []Submitted { return s.Begin(jobs...)(ctx) }
+
+// Begin is Submit in two steps, for who has more to publish while a relay is away: it takes the jobs, in the order of its
+// calls and without blocking, and what it answers waits as Submit does.
+func (s *Site) Begin(jobs ...Job) (wait func(context.Context) []Submitted) {
 	entries := make([]*entry, len(jobs))
 	out := make([]Submitted, len(jobs))
 	for i, j := range jobs {
@@ -34,12 +38,14 @@ func (s *Site) Submit(ctx context.Context, jobs ...Job) []Submitted {
 		}
 	}
 	s.register(entries)
-	for i, e := range entries {
-		if e != nil {
-			out[i] = s.wait(ctx, e)
+	return func(ctx context.Context) []Submitted {
+		for i, e := range entries {
+			if e != nil {
+				out[i] = s.wait(ctx, e)
+			}
 		}
+		return out
 	}
-	return out
 }
 
 // register puts jobs into the book; one that is there already takes the place of its copy.

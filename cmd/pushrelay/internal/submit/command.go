@@ -15,6 +15,7 @@ import (
 
 	"pushrelay/cmd/pushrelay/internal/app"
 	"pushrelay/cmd/pushrelay/internal/keys"
+	"pushrelay/session"
 	"pushrelay/session/site"
 	"pushrelay/wire"
 )
@@ -61,6 +62,9 @@ func (c *Command) Validated() error {
 	if u, err := url.Parse(c.Relay); err != nil || u.Host == "" {
 		return app.Usagef("--relay %q isn't a URL; write for instance https://relay.example.org", c.Relay)
 	}
+	if c.Site == "" || c.Owner == "" {
+		return app.Usagef("--site and --owner must not be empty; they are the ids that the projection has")
+	}
 	if err := c.Deadline.check(); err != nil {
 		return err
 	}
@@ -78,6 +82,9 @@ func (c *Command) Run(ctx context.Context, s app.Streams) error {
 	key, err := keys.Read(c.Key)
 	if err != nil {
 		return err
+	}
+	if err := session.CheckCA(c.CA); err != nil {
+		return app.Usagef("--ca: %w", err)
 	}
 	if c.CheckConfig {
 		return app.Print(s.Out, c.view())
@@ -126,7 +133,7 @@ func (c *Command) typed(stdin io.Reader) bool { return c.File == "-" && app.IsTe
 
 func (c *Command) view() map[string]any {
 	return map[string]any{
-		"file": c.File, "relay": c.Relay, "key": c.Key, "site": c.Site, "owner": c.Owner, "ca": c.CA, "kind": c.Kind,
+		"relay": c.Relay, "key": c.Key, "site": c.Site, "owner": c.Owner, "ca": c.CA, "kind": c.Kind,
 		"audience": c.Audience, "deadline": c.Deadline.String(), "id-prefix": c.IDPrefix,
 	}
 }

@@ -44,7 +44,12 @@ func (d Deadline) from(now time.Time) time.Time {
 }
 
 func (d Deadline) check() error {
-	if wait := time.Until(d.from(time.Now())); wait < time.Second || wait > 7*24*time.Hour {
+	now := time.Now()
+	wait := d.from(now).Sub(now)
+	switch {
+	case wait <= 0:
+		return app.Usagef("--deadline %s has passed; set it from 1s to 168h ahead", d)
+	case wait < time.Second, wait > 7*24*time.Hour:
 		return app.Usagef("--deadline %s is %v away; set it from 1s to 168h ahead", d, wait.Round(time.Second))
 	}
 	return nil

@@ -75,7 +75,7 @@ func (r *run) hint(now time.Time) {
 	r.mu.Unlock()
 	if idle {
 		r.log.Warn().Str("owner", r.cmd.Owner).Msg("no device takes a job so far: a daemon of this owner that offers this kind and audience " +
-			"must be connected and free, and the projection must have the owner's consent to this site, not paused")
+			"must be connected and free, and the projection must have the owner's consent to this site, not paused; where a control plane signs grants, it must grant the job")
 	}
 }
 
@@ -120,7 +120,7 @@ func (r *run) giveUp(now time.Time) {
 		switch {
 		case now.Before(job.deadline.Add(overdue)):
 		case job.before:
-			late[id] = ending{ok: true, state: "done", text: "(an earlier submission had the result)"}
+			late[id] = ending{ok: true, state: stateDone, message: "an earlier submission had the result"}
 		default:
 			late[id] = ending{state: "unanswered", code: "unanswered", message: "neither a result nor a notice came in time"}
 		}

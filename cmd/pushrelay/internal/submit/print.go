@@ -12,6 +12,9 @@ import (
 	"pushrelay/cmd/pushrelay/internal/app"
 )
 
+// stateDone is the state of a job whose text an earlier submission had.
+const stateDone = "done"
+
 // ending is how a job ended.
 type ending struct {
 	id            string
@@ -19,7 +22,7 @@ type ending struct {
 	ok            bool
 	state         string // ok, error, canceled, dropped, refused, unanswered, or done by an earlier submission
 	text          string
-	code, message string // of what isn't ok
+	code, message string // why there is no text
 	runner, owner string // of what a device answered
 	model         string
 	took          time.Duration
@@ -81,11 +84,15 @@ func (p *printer) failure() error {
 	return p.err
 }
 
-// plain writes the id, the state and the text; further lines of the text are set in, so that each job begins a line.
+// plain writes the id, the state and the text, or why there is none; further lines of the text are set in, so that each job
+// begins a line.
 func (p *printer) plain(e ending) string {
 	text := e.text
-	if !e.ok {
+	if !e.ok || e.state == stateDone {
 		text = strings.Trim(e.code+": "+e.message, ": ")
+	}
+	if text == "" && !e.ok {
+		return fmt.Sprintf("%s %s\n", harmless(e.id), harmless(e.state))
 	}
 	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
 	if p.terminal {

@@ -43,7 +43,8 @@ type run struct {
 	out  *printer
 	bar  *progress
 
-	places chan struct{} // one for each job that may be open
+	places  chan struct{}  // one for each job that may be open
+	answers sync.WaitGroup // of the relay to what was published
 
 	mu      sync.Mutex
 	open    map[string]opened
@@ -81,6 +82,7 @@ func (r *run) do(ctx context.Context, in io.Reader, signals <-chan os.Signal) er
 	if running {
 		<-over
 	}
+	r.answers.Wait()
 	r.bar.clear()
 	if writing := r.out.failure(); err == nil && writing != nil {
 		err = writing
@@ -114,7 +116,8 @@ func (r *run) watch(signals <-chan os.Signal, over, published <-chan error) (err
 	return read, true
 }
 
-// publish turns lines into jobs, with at most maxOpen of them open.
+// publish turns lines into jobs, with at most maxOpen of them open. It waits for no answer: while the relay is away the
+// deadlines of all of them run, and the input ends.
 func (r *run) publish(ctx context.Context, in io.Reader) error {
 	defer r.change(func() { r.allRead = true })
 	lines, failed := readLines(ctx, in)
@@ -159,21 +162,28 @@ func (r *run) submit(ctx context.Context, batch []line) {
 			ID: id, Kind: r.cmd.Kind, Owner: r.cmd.Owner, Audience: r.cmd.Audience, Deadline: deadline, Payload: payload,
 		})
 	}
-	for _, a := range r.site.Submit(ctx, jobs...) {
-		r.submitted(a)
-	}
+	wait := r.site.Begin(jobs...)
+	r.answers.Go(func() {
+		for _, a := range wait(ctx) {
+			r.submitted(a)
+		}
+	})
 }
 
 func (r *run) submitted(a site.Submitted) {
 	var refused *wire.Error
+	r.mu.Lock()
+	_, open := r.open[a.JobID]
+	r.mu.Unlock()
 	switch {
+	case !open: // given up before the relay answered
 	case errors.Is(a.Err, site.ErrPending), errors.Is(a.Err, site.ErrWithdrawn), errors.Is(a.Err, site.ErrStopped):
 		// the end of everything is told once, by who noticed it
 	case errors.As(a.Err, &refused):
 		_ = r.end(a.JobID, ending{state: "refused", code: string(refused.Code), message: refused.Message})
 	case a.Err != nil:
 		_ = r.end(a.JobID, ending{state: "refused", code: string(wire.CodeBadRequest), message: a.Err.Error()})
-	case a.State == "done": // by an earlier submission: its result comes at once, or was collected long ago
+	case a.State == stateDone: // by an earlier submission: its result comes at once, or was collected long ago
 		r.hasten(a.JobID)
 	}
 }

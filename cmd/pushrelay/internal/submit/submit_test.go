@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"pushrelay/cmd/pushrelay/internal/app"
 	"pushrelay/session/site"
+	"pushrelay/wire/seal"
 )
 
 func TestDeadlineText(t *testing.T) {
@@ -26,6 +29,9 @@ func TestDeadlineText(t *testing.T) {
 		if err := again.UnmarshalText([]byte(d.String())); err != nil || again != d {
 			t.Errorf("%s doesn't survive its text: %v, %v", text, again, err)
 		}
+	}
+	if err := (Deadline{after: time.Second}).check(); err != nil {
+		t.Error(err)
 	}
 	for _, text := range []string{"", "tomorrow", "10", "2030-01-31"} {
 		if err := new(Deadline).UnmarshalText([]byte(text)); err == nil {
@@ -89,6 +95,8 @@ func TestPrintedText(t *testing.T) {
 	cases := map[string]ending{
 		"j-1 ok: one\n    two\n":             {id: "j-1", ok: true, state: "ok", text: "one\ntwo\n"},
 		"j-2 error: failed: it broke\n":      {id: "j-2", state: "error", code: "failed", message: "it broke"},
+		"j-6 canceled\n":                     {id: "j-6", state: "canceled"},
+		"j-7 done: had before\n":             {id: "j-7", ok: true, state: stateDone, message: "had before"},
 		"j-3 dropped: deadline\n":            {id: "j-3", state: "dropped", code: "deadline"},
 		"j-4 ok: \n":                         {id: "j-4", ok: true, state: "ok"},
 		"j-5 ok: \uFFFD[2J\uFFFD0;t\uFFFD\n": {id: "j-5", ok: true, state: "ok", text: "\x1b[2J\x9d0;t\a"},
@@ -107,8 +115,10 @@ func TestPrintedJSON(t *testing.T) {
 	p := newPrinter(&out, true, newProgress(io.Discard, true))
 	p.print(ending{id: "j-1", line: 3, ok: true, state: "ok", text: "<b> & \n", runner: "r", owner: "o", took: 1500 * time.Millisecond})
 	p.print(ending{id: "j-2", line: 4, state: "dropped", code: "deadline"})
+	p.print(ending{id: "j-3", line: 5, ok: true, state: stateDone, message: "had before"})
 	want := `{"id":"j-1","line":3,"ok":true,"state":"ok","text":"<b> & \n","runner":"r","runnerOwner":"o","tookMs":1500}
 {"id":"j-2","line":4,"ok":false,"state":"dropped","code":"deadline","tookMs":0}
+{"id":"j-3","line":5,"ok":true,"state":"done","message":"had before","tookMs":0}
 `
 	if out.String() != want || p.failure() != nil {
 		t.Errorf("%s\n%v", out.String(), p.failure())
@@ -148,6 +158,36 @@ func TestNoBarWithoutATerminal(t *testing.T) {
 	if out.Len() > 0 {
 		t.Errorf("%q", out.String())
 	}
+}
+
+// TestInputIsReadWithoutARelay: lines come in as they are typed, and no relay answers the first of them.
+func TestInputIsReadWithoutARelay(t *testing.T) {
+	key, err := seal.Generate(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, log bytes.Buffer
+	c := &Command{File: "x", JSON: true, Kind: "llm.generate", Owner: "o", Audience: "private", IDPrefix: "j-", LogSettings: app.LogSettings{LogFormat: "json"}}
+	c.Deadline = Deadline{after: time.Minute}
+	r := newRun(c, app.Streams{Err: &log, Out: &out})
+	if r.site, err = site.New(site.Config{URL: "http://127.0.0.1:1", SiteID: "s", Keys: key, Log: zerolog.Nop(), OnResult: r.result}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	const lines = 3 * batchSize
+	if err := r.publish(ctx, strings.NewReader(strings.Repeat("text\n", lines))); err != nil || ctx.Err() != nil {
+		t.Fatal(err, ctx.Err())
+	}
+	if r.left() != lines {
+		t.Errorf("%d jobs are open", r.left())
+	}
+	r.giveUp(time.Now().Add(time.Minute + 2*overdue))
+	if got := strings.Count(out.String(), "unanswered"); !r.finished() || got != 2*lines { // state and code of each
+		t.Errorf("%d answers, %d jobs left", got, r.left())
+	}
+	cancel()
+	r.answers.Wait()
 }
 
 func TestHintWhenNoDeviceTakesAJob(t *testing.T) {
