@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,10 +18,14 @@ import (
 // maxLineFileBytes bounds a file with a secret or a public key; a longer one is surely another file.
 const maxLineFileBytes = 4096
 
-// Line reads a file that holds one line, like an API key; flag is the setting that names it, what says what it holds.
+// Line reads a file that holds a secret of one line, like an API key, and that nobody else can read; flag is the setting that names it, what says what it holds.
 func Line(flag, path, what string) (string, error) {
-	raw, err := readShort(path)
-	if err != nil {
+	raw, err := readShort(path, private)
+	var open *app.ExitError
+	switch {
+	case errors.As(err, &open):
+		return "", app.Usagef("--%s: %w", flag, err)
+	case err != nil:
 		return "", app.Usagef("--%s can't be read: %w", flag, err)
 	}
 	line := strings.TrimSpace(string(raw))
@@ -30,12 +35,16 @@ func Line(flag, path, what string) (string, error) {
 	return line, nil
 }
 
-func readShort(path string) ([]byte, error) {
+// readShort reads a small file that fit has nothing against.
+func readShort(path string, fit func(*os.File, string) error) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if err := fit(f, path); err != nil {
+		return nil, err
+	}
 	raw, err := io.ReadAll(io.LimitReader(f, maxLineFileBytes+1))
 	if err == nil && len(raw) > maxLineFileBytes {
 		err = fmt.Errorf("it has over %d bytes, so it is another file", maxLineFileBytes)
@@ -48,7 +57,7 @@ func ControlPlane(keyOrFile string) (ed25519.PublicKey, error) {
 	if key, err := wire.ParseControlPlaneKey(keyOrFile); err == nil {
 		return key, nil
 	}
-	raw, err := readShort(keyOrFile)
+	raw, err := readShort(keyOrFile, func(*os.File, string) error { return nil })
 	if err != nil {
 		return nil, app.Usagef("--control-plane-key is neither a key (43 characters of base64url) nor a file that can be read: %w", err)
 	}

@@ -62,3 +62,30 @@ func TestControlPlaneKey(t *testing.T) {
 		}
 	}
 }
+
+func TestSecretsOfOneLine(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		contents string
+		mode     os.FileMode
+		want     string // of the error
+	}{
+		"good": {"secret\n", 0o600, ""}, "read-only": {"secret", 0o400, ""},
+		"open to others": {"secret", 0o644, "chmod 600"}, "open to a group": {"secret", 0o640, "chmod 600"},
+		"empty": {"\n", 0o600, "one line, the word"}, "two lines": {"a\nb\n", 0o600, "one line, the word"},
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(c.contents), c.mode); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Line("word-file", path, "the word")
+		switch {
+		case c.want == "" && (err != nil || got != "secret"):
+			t.Errorf("%s: %q, %v", name, got, err)
+		case c.want != "" && (app.CodeOf(err) != app.ExitUsage || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--word-file")):
+			t.Errorf("%s: %v", name, err)
+		case err != nil && strings.Contains(err.Error(), c.contents):
+			t.Errorf("%s: the error shows the file", name)
+		}
+	}
+}

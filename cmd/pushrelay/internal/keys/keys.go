@@ -96,19 +96,31 @@ func Write(path string, made *seal.Keys) error {
 	return err
 }
 
+// private refuses a file with a secret that others can read.
+func private(file *os.File, path string) error {
+	info, err := file.Stat()
+	if err != nil {
+		return app.Usagef("%s can't be read: %w", path, err)
+	}
+	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+		return app.Usagef("%s can be read by others (mode %04o); run `chmod 600 %s`, and replace what is in it if anybody else could have read it", path, info.Mode().Perm(), path)
+	}
+	return nil
+}
+
 // Read reads a key file that Write or another program of the protocol made. Errors never show its contents.
 func Read(path string) (*seal.Keys, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, app.Usagef("the key can't be read: %w; make one with `pushrelay keygen --out FILE`", err)
+		advice := ""
+		if errors.Is(err, os.ErrNotExist) {
+			advice = "; make one with `pushrelay keygen --out FILE`"
+		}
+		return nil, app.Usagef("the key can't be read: %w%s", err, advice)
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, app.Usagef("the key can't be read: %w", err)
-	}
-	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
-		return nil, app.Usagef("%s can be read by others (mode %04o); run `chmod 600 %s`, and make a new key if anybody else could have read it", path, info.Mode().Perm(), path)
+	if err := private(file, path); err != nil {
+		return nil, err
 	}
 	raw, err := io.ReadAll(io.LimitReader(file, maxFileBytes))
 	if err != nil {

@@ -103,6 +103,9 @@ func TestReadRefuses(t *testing.T) {
 			}
 		})
 	}
+	if _, err := Read(dir); app.CodeOf(err) != app.ExitUsage || strings.Contains(err.Error(), "keygen") {
+		t.Errorf("a folder, which a new key doesn't help: %v", err)
+	}
 	if _, err := Read(filepath.Join(dir, "none")); app.CodeOf(err) != app.ExitUsage || !strings.Contains(err.Error(), "keygen") {
 		t.Errorf("%v", err)
 	}
