@@ -212,6 +212,14 @@ func TestClientsRefuseSettings(t *testing.T) {
 		{"daemon without work", daemon, "--exec"},
 		{"daemon with two backends", append(daemon, "--exec=cat", "--openai=http://x", "--model=m"), "exec"},
 		{"daemon without a model", append(daemon, "--openai=http://x"), "--model"},
+		{"daemon with a backend that is no URL", append(daemon, "--openai=nowhere", "--model=m"), "--openai \"nowhere\""},
+		{"daemon with a service in dialect 0", append(daemon, "--exec=cat", "--dialect=0", "--service=s"), "--service"},
+		{"daemon without an id", append(daemon, "--exec=cat", "--runner="), "--runner"},
+		{"daemon without its certificates", append(daemon, "--exec=cat", "--check-config", "--ca="+dir+"/none"), "--ca"},
+		{"daemon with no certificates", append(daemon, "--exec=cat", "--check-config", "--ca="+setup.ProjectionFile(dir)), "no certificate"},
+		{"site without an id", append(site, "--site="), "--site"},
+		{"site without an owner", append(site, "--owner="), "--owner"},
+		{"site with no certificates", append(site, "--check-config", "--ca="+setup.ProjectionFile(dir)), "no certificate"},
 		{"daemon with too many slots", append(daemon, "--exec=cat", "--slots=65"), "1 to 64"},
 		{"daemon with a bad URL", append(daemon, "--exec=cat", "--relay=nowhere"), "--relay"},
 		{"daemon without a key", append(daemon, "--exec=cat", "--key="+dir+"/none"), "keygen"},
@@ -219,7 +227,7 @@ func TestClientsRefuseSettings(t *testing.T) {
 		{"daemon of no scope", append(daemon, "--exec=cat", "--offer-scope=all"), "--offer-scope"},
 		{"daemon with a key of nobody's", append(daemon, "--exec=cat", "--control-plane-key="+strings.Repeat("A", 43)), "--owner"},
 		{"daemon with a key in dialect 0", append(daemon, "--exec=cat", "--owner=o", "--dialect=0", "--control-plane-key="+strings.Repeat("A", 43)), "--dialect"},
-		{"site with a passed deadline", append(site, "--deadline=2001-01-01T00:00:00Z"), "--deadline"},
+		{"site with a passed deadline", append(site, "--deadline=2001-01-01T00:00:00Z"), "has passed"},
 		{"site with a far deadline", append(site, "--deadline=1000h"), "--deadline"},
 		{"site with no deadline", append(site, "--deadline=soon"), "deadline"},
 		{"site with a long prefix", append(site, "--id-prefix="+strings.Repeat("x", 300)), "--id-prefix"},
@@ -235,5 +243,37 @@ func TestClientsRefuseSettings(t *testing.T) {
 				t.Errorf("code %d, %q doesn't say %q", code, errOut, c.want)
 			}
 		})
+	}
+}
+
+// TestCheckedConfigurationIsOne gives what --check-config prints to --config.
+func TestCheckedConfigurationIsOne(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := setup.Make(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"serve", "--projection=" + setup.ProjectionFile(dir)},
+		{"daemon", "--relay=http://x", "--key=" + setup.KeyFile(dir, "runner-a1"), "--runner=r", "--state=" + dir, "--exec=cat"},
+		{"site", "submit", "--relay=http://x", "--key=" + setup.KeyFile(dir, "site-one"), "--site=s", "--owner=o"},
+	} {
+		code, first, errOut := inProcess(t, append(args, "--check-config")...)
+		if code != app.ExitOK {
+			t.Fatalf("%s: code %d, %s", args[0], code, errOut)
+		}
+		path := filepath.Join(t.TempDir(), "checked.json")
+		if err := os.WriteFile(path, []byte(first), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var command []string
+		for _, a := range args {
+			if !strings.HasPrefix(a, "--") {
+				command = append(command, a)
+			}
+		}
+		code, second, errOut := inProcess(t, append(command, "--check-config", "--config="+path)...)
+		if code != app.ExitOK || first != second {
+			t.Errorf("%s: code %d, %s\n%s\n%s", args[0], code, errOut, first, second)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -35,7 +36,7 @@ func Main(ctx context.Context, commands any, s Streams, args []string) int {
 	helped := false
 	parser, err := kong.New(commands,
 		kong.Name("pushrelay"), kong.Description(description), kong.Writers(s.Out, s.Err),
-		kong.DefaultEnvars(EnvPrefix), kong.Resolvers(new(fileResolver)),
+		kong.NamedMapper("path", kong.MapperFunc(path)), kong.DefaultEnvars(EnvPrefix), kong.Resolvers(new(fileResolver)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}),
 		kong.Exit(func(int) { helped = true }),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(s))
@@ -53,6 +54,20 @@ func Main(ctx context.Context, commands any, s Streams, args []string) int {
 		return report(s.Err, usage(err))
 	}
 	return report(s.Err, kctx.Run())
+}
+
+// path reads the name of a file and makes it absolute. An empty one stays empty: a setting that is set to nothing, as in an
+// orchestrator's environment or in what --check-config printed, isn't the working folder.
+func path(ctx *kong.DecodeContext, target reflect.Value) error {
+	var name string
+	if err := ctx.Scan.PopValueInto("file", &name); err != nil {
+		return err
+	}
+	if name != "" && name != "-" {
+		name = kong.ExpandPath(name)
+	}
+	target.SetString(name)
+	return nil
 }
 
 // usage gives a parser's error its exit code and the way to the command's help.

@@ -1,6 +1,9 @@
 package app
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -34,4 +37,36 @@ func TestValuesThatBeginWithADash(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestEmptyNamesOfFilesStayEmpty(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{"": "", "-": "-", "a/b": filepath.Join(here, "a", "b"), "/a/b": "/a/b"} {
+		var c struct {
+			Go fileCommand `cmd:""`
+		}
+		for name, args := range map[string][]string{"flag": {"go", "--file=" + given}, "environment": {"go"}} {
+			if name == "environment" {
+				t.Setenv("PUSHRELAY_FILE", given)
+			}
+			if code, out, errOut := run(t, &c, args...); code != ExitOK || out != want {
+				t.Errorf("%s %q: code %d, %q, %s", name, given, code, out, errOut)
+			}
+		}
+		if err := os.Unsetenv("PUSHRELAY_FILE"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+type fileCommand struct {
+	File string `type:"path"`
+}
+
+func (c *fileCommand) Run(s Streams) error {
+	_, err := fmt.Fprint(s.Out, c.File)
+	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"pushrelay/cmd/pushrelay/internal/app"
 	"pushrelay/cmd/pushrelay/internal/keys"
+	"pushrelay/session"
 	"pushrelay/session/daemon"
 	"pushrelay/wire"
 )
@@ -43,8 +44,8 @@ type Command struct {
 	Kind       []string      `help:"Kind of jobs to take; repeat it for several." default:"llm.generate,llm.chat" group:"Work"`
 	OfferScope string        `help:"Whose jobs to take: private (the owner's) or team; with dialect 0 self, named or public. Default: the widest." placeholder:"SCOPE" group:"Work"`
 	Service    string        `help:"Name by which the control plane's grants call what runs the jobs; dialect 2. Default: exec or openai." placeholder:"NAME" group:"Work"`
-	Exec       string        `help:"Command that runs each job: the prompt on its standard input, the result from its standard output." xor:"backend" placeholder:"CMD" group:"Work"`
-	OpenAI     string        `help:"Base URL of an OpenAI-compatible server that runs each job." name:"openai" xor:"backend" placeholder:"URL" group:"Work"`
+	Exec       string        `help:"Command that runs each job: the prompt on its standard input, the result from its standard output." placeholder:"CMD" group:"Work"`
+	OpenAI     string        `help:"Base URL of an OpenAI-compatible server that runs each job." name:"openai" placeholder:"URL" group:"Work"`
 	OpenAIKey  string        `help:"File with the server's API key." name:"openai-key-file" type:"path" placeholder:"FILE" group:"Work"`
 	Model      string        `help:"Model that the server is asked for, or the name that sites are told for --exec. Default: the first word of --exec." placeholder:"M" group:"Work"`
 	StopWithin time.Duration `help:"How long running jobs may go on after the first SIGTERM or SIGINT; then they are given back." default:"30s" group:"Work"`
@@ -70,12 +71,20 @@ func (c *Command) Validated() error {
 	}
 	scopes := wire.Dialect(c.Dialect).Audiences()
 	switch {
+	case c.Runner == "":
+		return app.Usagef("--runner is empty; it is the id that the projection has for this device")
 	case c.OfferScope != "" && !slices.Contains(scopes, c.OfferScope):
 		return app.Usagef("--offer-scope is %q; with --dialect %s it is one of %s", c.OfferScope, c.Dialect, strings.Join(scopes, ", "))
 	case c.Exec == "" && c.OpenAI == "":
 		return app.Usagef("nothing would run the jobs: set --exec CMD or --openai URL")
+	case c.Exec != "" && c.OpenAI != "":
+		return app.Usagef("--exec and --openai can't be used together; remove one of them")
 	case c.OpenAI != "" && c.Model == "":
 		return app.Usagef("--openai needs --model: name a model of that server")
+	case c.OpenAI != "" && !webURL(c.OpenAI):
+		return app.Usagef("--openai %q isn't a URL; write for instance http://127.0.0.1:11434/v1", c.OpenAI)
+	case c.Service != "" && !wire.Dialect(c.Dialect).SignedGrants():
+		return app.Usagef("--service is of use with --dialect 2 only; remove it")
 	case c.OpenAI == "" && c.OpenAIKey != "":
 		return app.Usagef("--openai-key-file is of use with --openai only; remove it")
 	case c.Slots < 1 || c.Slots > wire.MaxSlots:
@@ -92,6 +101,12 @@ func (c *Command) Validated() error {
 	return nil
 }
 
+// webURL reports whether requests can be sent to a URL.
+func webURL(raw string) bool {
+	u, err := url.Parse(raw)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+}
+
 // Run runs jobs until a signal or the relay ends it.
 func (c *Command) Run(s app.Streams) error {
 	if err := c.Validated(); err != nil {
@@ -100,6 +115,9 @@ func (c *Command) Run(s app.Streams) error {
 	key, err := keys.Read(c.Key)
 	if err != nil {
 		return err
+	}
+	if err := session.CheckCA(c.CA); err != nil {
+		return app.Usagef("--ca: %w", err)
 	}
 	runner, err := c.runner()
 	if err != nil {

@@ -23,7 +23,7 @@ type Settings struct {
 	PublicURL []string `help:"URL under which clients dial this relay; repeat it for several. Default: the listen address." name:"public-url" placeholder:"URL" group:"Relay"`
 	Origin    []string `help:"Origin that browsers may connect from; repeat it for several. Others that send one are refused." placeholder:"ORIGIN" group:"Relay"`
 	Store     string   `help:"Where jobs in flight are kept. disk: in --data, before anything is acknowledged. memory: gone when the process ends." enum:"disk,memory" default:"disk" group:"Relay"`
-	Data      string   `help:"Folder of the disk store, made when it is missing; one process each. Not used with --store memory." type:"path" default:"pushrelay-data" placeholder:"DIR" group:"Relay"`
+	Data      string   `help:"Folder of the disk store, made when it is missing; one process each. Not used with --store memory. Default: pushrelay-data." type:"path" default:"pushrelay-data" placeholder:"DIR" group:"Relay"`
 
 	ControlPlane `embed:""`
 
