@@ -80,10 +80,24 @@ func TestAFolderBelongsToOneProcess(t *testing.T) {
 		}
 		if said := p.err.String(); !strings.Contains(said, data) || !strings.Contains(said, holder) {
 			t.Errorf("%v says %q, which doesn't name %s and %s", p.cmd.Args, said, data, holder)
+		} else if looks := p.cmd.Args[1] == "store"; looks != strings.Contains(said, "/metrics") || looks == strings.Contains(said, "name another folder") {
+			t.Errorf("%v says %q, which isn't what to do", p.cmd.Args, said)
 		}
 	}
 	if r.get("/readyz") != 200 {
 		t.Error("the one that has it isn't ready any more")
+	}
+}
+
+func TestStoreCommandsWantAFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pushrelay.db")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"inspect", "compact", "restored"} {
+		if code, _, errOut := inProcess(t, "store", command, file); code != app.ExitUsage || !strings.Contains(errOut, "isn't a folder") {
+			t.Errorf("%s: code %d, %s", command, code, errOut)
+		}
 	}
 }
 

@@ -99,6 +99,8 @@ func (Restored) Help() string {
   cp backup/pushrelay.db /var/lib/pushrelay/ && pushrelay store restored /var/lib/pushrelay
   pushrelay store restored /var/lib/pushrelay --json
 
+End the relay before the copy is put in its place, and wait until its process is gone: a drain takes up to its --drain-limit.
+
 The file gets a new epoch, by which sites see that the relay has forgotten something: they publish again what they haven't got back. It does no harm where nothing was forgotten.`
 }
 
@@ -121,10 +123,15 @@ func (c Restored) Run(ctx context.Context, s app.Streams) error {
 	return err
 }
 
-// explain is Explain for a folder that must have a store.
+// explain is Explain for a folder that must have a store, and whose relay must have ended.
 func (c folder) explain(ctx context.Context, err error) error {
 	explained := Explain(c.Dir, err)
+	var locked *disk.LockedError
 	switch {
+	case errors.As(err, &locked):
+		return app.Exitf(app.ExitLocked, "%w; end it first and wait until its process is gone: only then can the folder be looked into or changed; of a running relay its /metrics tell", err)
+	case errors.Is(err, syscall.ENOTDIR):
+		return app.Usagef("%s isn't a folder; name the one that serve has as --data", c.Dir)
 	case errors.Is(ctx.Err(), context.Canceled):
 		return app.Exit(app.ExitInterrupted)
 	case app.CodeOf(explained) == app.ExitFailed && errors.Is(err, fs.ErrNotExist):

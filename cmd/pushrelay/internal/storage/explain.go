@@ -5,6 +5,7 @@ package storage
 import (
 	"errors"
 	"io/fs"
+	"syscall"
 
 	"pushrelay/cmd/pushrelay/internal/app"
 	"pushrelay/store/disk"
@@ -24,8 +25,8 @@ func Explain(dir string, err error) error {
 		return app.Exitf(app.ExitDamaged, "%w; put a copy back as docs/storage.md says, or name an empty folder, which forgets all jobs in flight", err)
 	case errors.As(err, &version):
 		return app.Exitf(app.ExitFormat, "%w", err)
-	case errors.Is(err, fs.ErrPermission):
-		return app.Usagef("the folder %s can't be used: %w; it must be this user's, or name another one", dir, err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return app.Usagef("the folder %s can't be used: %w; this user must be able to write in it, also to look into it; or name another one", dir, err)
 	}
 	return app.Exitf(app.ExitFailed, "the store in %s can't be opened: %w", dir, err)
 }
