@@ -125,8 +125,8 @@ func TestFlippedBits(t *testing.T) {
 				require.NoError(t, err)
 			}
 			for _, page := range used {
-				for _, at := range placesOf(whole[page*pageSize:], rng) {
-					bit := byte(1) << rng.IntN(8)
+				for _, place := range placesOf(whole[page*pageSize:], rng) {
+					at, bit := place/8, byte(1)<<(place%8)
 					flip(page*pageSize+at, bit)
 					tried++
 					noticed, got := refusedOrRead(t, path, whole)
@@ -144,17 +144,21 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// placesOf answers where bits of a page are tried: all that says what it is and where things are in it, and some anywhere.
+// placesOf answers which bits of a page are tried: one of each byte that says what it is and where things are in it, all of
+// how many they are, and some anywhere.
 func placesOf(page []byte, rng *rand.Rand) (places []int) {
 	said := headerBytes
 	if n := int(binary.NativeEndian.Uint16(page[10:])); n <= 64 { // the first page of a run, not any other
 		said += n * elementBytes
 	}
 	for at := range said {
-		places = append(places, at)
+		places = append(places, at*8+rng.IntN(8))
+	}
+	for bit := range 16 {
+		places = append(places, 10*8+bit)
 	}
 	for range 10 {
-		places = append(places, rng.IntN(pageSize))
+		places = append(places, rng.IntN(pageSize*8))
 	}
 	return places
 }
