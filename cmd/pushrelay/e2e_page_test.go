@@ -271,7 +271,7 @@ func TestPageShowsALife(t *testing.T) {
 	b.collect <- struct{}{}
 	tb.row("life-1", "collected")
 	tb.until("its row fades", `document.querySelector('.rows tr[data-state=collected][data-fading]')`)
-	tb.has("1 enqueued, 1 done, 0 failed")
+	tb.has("1 new, 1 done, 0 failed")
 	tb.until("the charts have lines", `[...document.querySelectorAll('.chart')].slice(0, 2).every((c) => c.querySelector('.line').getAttribute('d'))`)
 	tb.until("latencies", `/p50 [\d.]+ (ms|s|min)/.test(document.querySelector('.charts').innerText)`)
 

@@ -33,7 +33,7 @@ func TestPictures(t *testing.T) {
 
 	tb := openBrowser(t).tab()
 	tb.provoke("status of 401")
-	tb.size(1280, 800, false, false)
+	tb.size(1280, 900, false, false)
 	tb.do(chromedp.Navigate(r.admin + "/debug/#site=site-one"))
 	tb.has("Token of this relay")
 	tb.login(fields[len(fields)-1])
@@ -48,14 +48,20 @@ func TestPictures(t *testing.T) {
 	tb.until("it is drawn", `document.querySelectorAll('.rows tr[data-state]').length > 4`)
 	save("debug-page-phone.png")
 	tb.size(1280, 800, false, true)
-	tb.click(".rows tr[data-state=queued] a")
-	tb.until("a history", `document.querySelectorAll('#history tbody tr').length && document.querySelector('#history .reasons')`)
+	// A job that a device gave back waits for a while, and has a history.
+	tb.until("one that was given back", `(() => {
+		const row = [...document.querySelectorAll('.rows tr[data-state=queued]')].find((r) => r.innerText.includes('gave it back') && parseInt(r.querySelector('.deadline').innerText) > 10);
+		row?.querySelector('a').click();
+		return row;
+	})()`)
+	tb.until("a history", `document.querySelectorAll('#history tbody tr').length && document.querySelector('#history .facts')`)
 	save("debug-page-dark.png")
 	p.signal(syscall.SIGINT)
 	p.exit()
 }
 
-// keepPicture keeps a picture with the 256 colours that it has most of: a page has few, and files stay small.
+// keepPicture keeps a picture with 256 colours: a page has few, and files stay small. Shades that look alike share one, so that
+// those of thin lines have theirs too.
 func keepPicture(t *testing.T, path string, raw []byte) {
 	t.Helper()
 	full, err := png.Decode(bytes.NewReader(raw))
@@ -74,9 +80,16 @@ func keepPicture(t *testing.T, path string, raw []byte) {
 		most = append(most, c)
 	}
 	slices.SortFunc(most, func(a, b color.RGBA) int { return cmp.Compare(seen[b], seen[a]) })
+	apart := func(a, b uint8) int { return max(int(a)-int(b), int(b)-int(a)) }
 	var palette color.Palette
-	for _, c := range most[:min(len(most), 256)] {
-		palette = append(palette, c)
+	for _, c := range most {
+		alike := slices.ContainsFunc(palette, func(p color.Color) bool {
+			q := p.(color.RGBA)
+			return apart(c.R, q.R)+apart(c.G, q.G)+apart(c.B, q.B) < 24
+		})
+		if (len(palette) < 24 || !alike) && len(palette) < 256 {
+			palette = append(palette, c)
+		}
 	}
 	small, index := image.NewPaletted(bounds, palette), map[color.RGBA]uint8{}
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {

@@ -14,13 +14,13 @@ const kinds = [
   {
     name: 'Jobs a second', tell: rate, fill: 'in',
     lines: [
-      ['in', 'enqueued', persec('in')],
+      ['in', 'new', persec('in')],
       ['ok', 'done', persec('ok')],
       // with what was canceled or dropped: none of them has its answer
       ['bad', 'failed', (p, s) => ((p.failed ?? 0) + (p.canceled ?? 0) + (p.dropped ?? 0)) / s],
       ['back', 'given back', persec('returned')],
     ],
-    all: (c) => `${sum(c.points, 'in')} enqueued, ${sum(c.points, 'ok')} done, ${sum(c.points, 'failed', 'canceled', 'dropped')} failed`,
+    all: (c) => `${sum(c.points, 'in')} new, ${sum(c.points, 'ok')} done, ${sum(c.points, 'failed', 'canceled', 'dropped')} failed`,
   },
   {
     name: 'Enqueued to result', tell: micros, fill: 'half',

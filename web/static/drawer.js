@@ -68,7 +68,7 @@ export function drawer(root, closed, signal) {
     if (!j.why?.length) return el('p', { class: 'means' }, 'Looking for what holds it up…');
     return el('ul', { class: 'reasons' }, j.why.map((o) => {
       const { text, todo } = obstacle(o);
-      const ends = o.until ? el('span', {}, ' Ends in ', el('span', { class: 'left', 'data-until': o.until }), '.') : null;
+      const ends = o.until ? el('span', {}, ' Ends in ', el('span', { 'data-until': o.until, 'data-plain': true }), '.') : null;
       return el('li', { 'data-code': o.code }, el('strong', {}, text[0].toUpperCase() + text.slice(1) + '.'), ends, el('span', { class: 'todo' }, ' ' + todo));
     }));
   }
@@ -97,7 +97,8 @@ export function drawer(root, closed, signal) {
   function tick() {
     for (const node of body.querySelectorAll('[data-until]')) {
       const left = Number(node.dataset.until) - clock.now();
-      say(node, left > 0 ? `(${span(left)})` : `(${span(-left)} ago)`);
+      if ('plain' in node.dataset) say(node, span(Math.max(0, left)));
+      else say(node, left > 0 ? `(${span(left)})` : `(${span(-left)} ago)`);
     }
   }
 

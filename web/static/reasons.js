@@ -18,7 +18,7 @@ const obstacles = {
   'nobody-with-kind': ['nobody connected runs this kind', 'Give a daemon a back end for this kind.', 'without this kind'],
   'all-paused': ['devices are paused', 'Unpause the daemon on the device.', 'paused'],
   unanswered: ['devices left an offer unanswered', 'Look at the daemon’s log; it gets more when it says that it is ready.', 'not answering'],
-  'refused-by-all': ['devices refused it or gave it back', 'Look at the daemons’ logs for why. Who refused it never gets it again.', 'refused it'],
+  'refused-by-all': ['devices refused it or gave it back', 'Look at the daemons’ logs for why. Who gave it back is asked again after a while, who refused it for good never is.', 'refused it'],
   'refuses-the-queue': ['devices refused too many jobs like it', 'Look at why the daemon refuses this kind; it is asked again later.', 'resting after refusals'],
   'no-grants': ['the control plane can’t be asked for grants', 'Look at what --grant-url names; it is asked again by itself.'],
   'grants-declined': ['the control plane declined too many jobs like it', 'Look at why it declines; it is asked again after a while.', 'declined'],
