@@ -156,6 +156,8 @@ func TestMinutesWithoutWrites(t *testing.T) {
 		site.sealRequests()    // some of these are for grants that have
 		require.ElementsMatch(t, []string{"runs", "awaits", "waits"}, w.liveFor(30*time.Second, site, d))
 		require.Equal(t, 1, logged.count("the store fails"))
-		require.Equal(t, 1, logged.count("works again"))
+		require.Equal(t, 1, logged.count(`"event":"store-failing"`))
+		require.Equal(t, 1, logged.count(`"event":"store-working"`))
+		require.Regexp(t, `"after":"\d+m[\d.]+s","message":"the store works again"`, logged.text.String())
 	})
 }

@@ -108,7 +108,8 @@ func (h *Hub) storeFailed(ctx context.Context, what string, err error) {
 	h.upset.failed++
 	h.upset.mu.Unlock()
 	if first {
-		h.log.Error().Err(err).AnErr("medium", h.mediumErr()).Str("call", what).Msg("the store fails; sessions stay, work waits until it is back")
+		h.log.Error().Err(err).AnErr("medium", h.mediumErr()).Str("event", "store-failing").Str("call", what).
+			Msg("the store fails; sessions stay, work waits until it is back")
 	}
 }
 
@@ -132,7 +133,8 @@ func (h *Hub) storeWorks() {
 	h.upset.failed = 0
 	h.upset.mu.Unlock()
 	if failed > 0 {
-		h.log.Info().Int("failed_calls", failed).Dur("after", since(began)).Msg("the store works again")
+		h.log.Info().Str("event", "store-working").Int("failed_calls", failed).
+			Str("after", since(began).Round(time.Millisecond).String()).Msg("the store works again")
 	}
 }
 
