@@ -198,5 +198,5 @@ func TestFoldersThatCannotBeHad(t *testing.T) {
 	out, _ := exec.Command(os.Getenv(programVar), "serve", "--projection", setup.ProjectionFile(keys), "--data", forbidden,
 		"--listen", "127.0.0.1:0", "--admin-listen", "off").CombinedOutput()
 	require.Contains(t, string(out), forbidden)
-	require.Contains(t, string(out), "must be this user's")
+	require.Contains(t, string(out), "this user must be able to write in it")
 }
