@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,10 +23,22 @@ func leftovers(t *testing.T, temp string) []string {
 	return found
 }
 
+// startDemo starts a demonstration that makes its folders in temp.
+func startDemo(t *testing.T, temp string, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, append([]string{"demo"}, args...)...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
+	return startCommand(t, "", cmd)
+}
+
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
-	p := start(t, "", "demo")
+	p := startDemo(t, temp)
 	if code := p.exit(); code != app.ExitOK {
 		t.Fatalf("code %d", code)
 	}
@@ -47,6 +60,7 @@ func TestDemo(t *testing.T) {
 }
 
 func TestDemoWithACommandAndAFile(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(file, []byte("one line\n\nand another\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -58,6 +72,7 @@ func TestDemoWithACommandAndAFile(t *testing.T) {
 }
 
 func TestDemoFailsWhenItsCommandDoes(t *testing.T) {
+	t.Parallel()
 	p := start(t, "", "demo", "--exec", "exit 1")
 	if code := p.exit(); code != app.ExitFailed || !strings.Contains(p.out.String(), "MISSING") {
 		t.Errorf("code %d", code)
@@ -65,9 +80,9 @@ func TestDemoFailsWhenItsCommandDoes(t *testing.T) {
 }
 
 func TestDemoCanBeInterrupted(t *testing.T) {
+	t.Parallel()
 	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
-	p := start(t, "", "demo", "--exec", "exec sleep 600")
+	p := startDemo(t, temp, "--exec", "exec sleep 600")
 	p.await(p.out, "1. text through a command")
 	p.signal(syscall.SIGINT)
 	if code := p.exit(); code != app.ExitInterrupted {
@@ -79,6 +94,7 @@ func TestDemoCanBeInterrupted(t *testing.T) {
 }
 
 func TestDemoKeepsNothingWhenSomethingIsMissing(t *testing.T) {
+	t.Parallel()
 	p := start(t, "", "demo", "--keep", "--exec", "false")
 	if code := p.exit(); code != app.ExitFailed {
 		t.Errorf("code %d", code)
@@ -86,6 +102,7 @@ func TestDemoKeepsNothingWhenSomethingIsMissing(t *testing.T) {
 }
 
 func TestDemoKeepsJobsComing(t *testing.T) {
+	t.Parallel()
 	beside := start(t, "", "demo") // of which there may be several
 	defer func() {
 		if code := beside.exit(); code != app.ExitOK {
@@ -93,8 +110,7 @@ func TestDemoKeepsJobsComing(t *testing.T) {
 		}
 	}()
 	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
-	p := start(t, "", "demo", "--keep")
+	p := startDemo(t, temp, "--keep")
 	line := p.await(p.out, "Watch them at", "/debug/", "with the token")
 	fields := strings.Fields(line)
 	url, token := fields[slices.Index(fields, "at")+1], fields[len(fields)-1]

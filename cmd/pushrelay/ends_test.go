@@ -55,6 +55,7 @@ func TestSubmitToADaemon(t *testing.T) {
 }
 
 func TestSubmitTellsFailuresApart(t *testing.T) {
+	t.Parallel()
 	r := serveRelay(t)
 	r.daemon("runner-a1", "--slots", "4", "--exec", "read x; test $x = good && echo fine")
 	p := r.submit("good\nbad\n", "--json")
@@ -79,6 +80,7 @@ func TestSubmitOfNothing(t *testing.T) {
 }
 
 func TestSubmitManyFromAFile(t *testing.T) {
+	t.Parallel()
 	r := serveRelay(t)
 	r.daemon("runner-a1", "--slots", "16", "--exec", "cat")
 	r.daemon("runner-a2", "--slots", "16", "--exec", "cat")
@@ -133,6 +135,7 @@ func TestCtrlCCancelsWhatIsOpen(t *testing.T) {
 }
 
 func TestRepeatedSubmission(t *testing.T) {
+	t.Parallel()
 	r := serveRelay(t)
 	at := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	args := []string{"--json", "--id-prefix", "again-", "--deadline", at}

@@ -169,6 +169,7 @@ func (p *pollers) await(t *testing.T, n int) {
 
 // Clients that poll go on with the relay that comes back: each job has its one result.
 func TestPollsOutliveKilledRelays(t *testing.T) {
+	t.Parallel()
 	const jobs = 30
 	dir := t.TempDir()
 	made, err := setup.Make(dir)

@@ -17,6 +17,7 @@ import (
 
 // A relay that is stopped keeps its folder: it may go on at any moment.
 func TestAStoppedHolderIsOneToo(t *testing.T) {
+	t.Parallel()
 	r, data := keptJobs(t, 1)
 	r.signal(syscall.SIGSTOP)
 	defer r.signal(syscall.SIGCONT)
@@ -40,6 +41,7 @@ func serveOn(t *testing.T, r *relay, data string) *process {
 
 // Of relays that begin at once on one folder, new or not, one gets it, and the others name that one.
 func TestOneOfManyGetsTheFolder(t *testing.T) {
+	t.Parallel()
 	r := serveRelay(t, "--store", "memory")
 	data := filepath.Join(t.TempDir(), "data")
 	for range 2 {
@@ -73,6 +75,7 @@ func TestOneOfManyGetsTheFolder(t *testing.T) {
 
 // A compaction that is killed leaves the store as it was, or compact; and nothing beside it once it is opened again.
 func TestCompactKilled(t *testing.T) {
+	t.Parallel()
 	r, data := keptJobs(t, 900)
 	r.signal(syscall.SIGTERM)
 	r.exit()
@@ -83,7 +86,7 @@ func TestCompactKilled(t *testing.T) {
 	}
 	whole := time.Since(began)
 	killed := 0
-	for range 30 {
+	for range 15 {
 		p := start(t, "", "store", "compact", data)
 		select {
 		case <-p.exited:

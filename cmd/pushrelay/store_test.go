@@ -59,6 +59,7 @@ func keptJobs(t *testing.T, jobs int) (r *relay, data string) {
 }
 
 func TestAFolderBelongsToOneProcess(t *testing.T) {
+	t.Parallel()
 	r, data := keptJobs(t, 1)
 	holder := "process " + strconv.Itoa(r.cmd.Process.Pid)
 	var others []*process

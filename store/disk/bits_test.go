@@ -105,7 +105,7 @@ func (s *Store) texts(t *testing.T, m *memory.Machine) (bad int) {
 // A bit that flips is noticed, or changes nothing that is kept, or takes back the last commit: a page that says which state
 // counts and is damaged looks like one that wasn't written.
 func TestFlippedBits(t *testing.T) {
-	for _, entries := range []int{logEntries, 1} {
+	for _, entries := range logLengths(logEntries, 1) {
 		t.Run(fmt.Sprint(entries, " in the log"), func(t *testing.T) {
 			t.Parallel()
 			whole, last, before := storeFile(t, entries)

@@ -257,7 +257,7 @@ func (p *play) seen() string {
 // Whenever the power is cut, the file opens, and what it holds is what was acknowledged, or that and the operation that was
 // under way: never a part of one.
 func TestPowerCuts(t *testing.T) {
-	for seed, entries := range []int{logEntries, 0, 3} {
+	for seed, entries := range logLengths(logEntries, 0, 3) {
 		t.Run(fmt.Sprint(entries, " in the log"), func(t *testing.T) {
 			t.Parallel()
 			p := newPlayWith(t, entries)
@@ -359,7 +359,7 @@ func (o strict) Unreadable(seq uint64, err error) {
 // happened, the file decides, and what it says lasts.
 func TestEveryWriteGoesWrong(t *testing.T) {
 	for m := noRoom; m < mishaps; m++ {
-		for _, entries := range []int{logEntries, 2} {
+		for _, entries := range logLengths(logEntries, 2) {
 			t.Run(fmt.Sprint(m, ", ", entries, " in the log"), func(t *testing.T) {
 				t.Parallel()
 				everyWriteGoesWrong(t, m, entries)

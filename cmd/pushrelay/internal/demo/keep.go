@@ -18,7 +18,7 @@ const (
 	kindMoody = "demo.moody"
 
 	trickleEvery = 600 * time.Millisecond
-	tellEvery    = 10 * time.Second
+	tellEvery    = 5 * time.Second
 	keepDeadline = 45 * time.Second
 	// callAfter is when a job that is to be cancelled is.
 	callAfter = 2 * time.Second
