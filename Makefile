@@ -14,9 +14,8 @@ help: ## list the targets
 demo: build ## a relay, two sites and three daemons on this machine: jobs end to end
 	./$(BIN) demo
 
-# Many tests wait for disks, clocks and other processes: three packages at a time keep two processors busy.
 test: ## all tests
-	$(GO) test -p 3 ./...
+	$(GO) test ./...
 
 build: ## build bin/pushrelay
 	$(GO) build -o $(BIN) ./cmd/pushrelay
@@ -39,7 +38,7 @@ lint: ## formatting, vet, staticcheck and the house rules
 	@big=$$(find . -name '*.go' -not -path './.git/*' | xargs wc -l | awk '$$2!="total" && $$1>600'); test -z "$$big" || { echo "over 600 lines:"; echo "$$big"; exit 1; }
 
 race: ## all tests with the race detector (needs a C compiler)
-	$(GO) test -race -p 3 ./...
+	$(GO) test -race ./...
 
 # Each package is built once for all of its targets: go test -fuzz would build it for each.
 fuzz: ## every fuzz target for FUZZTIME (2s)
