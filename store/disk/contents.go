@@ -144,8 +144,14 @@ func (c *contents) locate(kind byte, e *memory.Sealed) {
 	if e == nil {
 		return
 	}
-	if p, ok := c.texts[textKey{e.Seq, kind}]; ok {
+	if p, ok := c.texts[textKey{e.Seq, kind}]; ok && !c.settled(&p, e.Seq, kind) {
 		e.At, e.Off = p.at, p.off
 		c.entries[p.entry].texts = append(c.entries[p.entry].texts, inline{e, kind})
 	}
+}
+
+// settled reports whether a text is in its bucket already, as a part of the oldest entry may be. It is removed from there when
+// nobody needs it any more, so that whatever is there is this one.
+func (c *contents) settled(p *place, seq uint64, kind byte) bool {
+	return p.entry == 0 && c.tx.Bucket([]byte(envelopeBucket)).Get(chunkKey(seq, kind, 0)) != nil
 }

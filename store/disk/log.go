@@ -87,7 +87,7 @@ type page struct {
 	dropped []*memory.Sealed
 	gone    []*loose
 	settled int  // entries, oldest first
-	part    int  // records of the entry after those
+	part    int  // records, and then texts, of the entry after those
 	tried   bool // to settle some
 	moved   []*memory.Sealed
 }
@@ -238,10 +238,11 @@ func (s *Store) written(p *page, err error) {
 	t.entries = slices.Delete(t.entries, 0, p.settled)
 	if p.part > 0 {
 		e := &t.entries[0]
-		for _, seq := range e.seqs[:p.part] {
+		n := min(p.part, len(e.seqs))
+		for _, seq := range e.seqs[:n] {
 			delete(t.loose, seq)
 		}
-		e.seqs = e.seqs[p.part:]
+		e.seqs, e.texts = e.seqs[n:], e.texts[p.part-n:]
 	}
 	if p.settled+p.part > 0 {
 		s.settler.went()

@@ -82,35 +82,26 @@ func (s *Store) settle(tx *bbolt.Tx, all bool) error {
 	jobs.FillPercent, envelopes.FillPercent = fillPercent, fillPercent
 	for from := len(s.arena); entries > 0 && p.settled < most && (all || to.over(entries, bytes, records)); {
 		e := &t.entries[p.settled]
-		for p.part = 0; p.part < len(e.seqs); p.part++ {
+		for p.part = 0; p.part < len(e.seqs)+len(e.texts); p.part++ {
 			if len(t.loose)-records >= mostRecords || len(s.arena)-from >= mostBytes {
 				return nil // the entry stays until the next time; what of it is settled is so as the log has it
+			}
+			if at := p.part - len(e.seqs); at >= 0 {
+				if err := s.settleText(log, envelopes, e.texts[at]); err != nil {
+					return err
+				}
+				continue
 			}
 			if err := s.settleRecord(jobs, e.seqs[p.part]); err != nil {
 				return err
 			}
 			records--
 		}
-		if err := s.settleTexts(log, envelopes, e); err != nil {
-			return err
-		}
 		if err := log.DeleteBucket(seqKey(e.commit)); err != nil {
 			return err
 		}
 		p.settled, p.part = p.settled+1, 0
 		entries, bytes = entries-1, bytes-e.bytes
-	}
-	return nil
-}
-
-func (s *Store) settleTexts(log, envelopes *bbolt.Bucket, e *entry) error {
-	for _, text := range e.texts {
-		if text.Gone {
-			continue
-		}
-		if err := s.settleText(log, envelopes, text); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -129,6 +120,9 @@ func (s *Store) settleRecord(jobs *bbolt.Bucket, seq uint64) error {
 }
 
 func (s *Store) settleText(log, envelopes *bbolt.Bucket, e inline) error {
+	if e.Gone {
+		return nil
+	}
 	raw, err := inlined(log, e.Sealed)
 	if err == nil && raw == nil {
 		err = errText
@@ -155,7 +149,8 @@ func (s *Store) settleAll() {
 	}
 }
 
-// idle reports that the log has entries which nobody added to for a while.
+// idle reports that the log has entries which nobody added to for a while, and that they may be settled.
 func (s *Store) idle() bool {
-	return len(s.tail.entries) > 0 && s.out.err == nil && time.Since(s.tail.last) > idleAfter && time.Since(s.failure) > calmAfter
+	return len(s.tail.entries) > 0 && s.out.err == nil && time.Since(s.tail.last) > idleAfter && time.Since(s.failure) > calmAfter &&
+		!time.Now().Before(s.settler.next)
 }
