@@ -34,7 +34,7 @@ func outlast(t *testing.T, o outage) {
 	if o.data != "" {
 		w.data = o.data
 	}
-	late := w.daemons[1] // comes while nothing can be kept
+	late := w.daemons[1] // comes while nothing can be kept: welcome now or afterwards, as it holds nothing that is to be settled
 	ends := append([]*end{w.daemons[0], w.daemons[2]}, w.sites...)
 	for _, s := range w.sites {
 		s.startSite()
@@ -80,7 +80,6 @@ func outlast(t *testing.T, o outage) {
 	require.Less(t, w.relay.log.count(`"level":"error"`), 5, "the log is flooded:\n%v", w.relay.log)
 	if o.total {
 		require.Equal(t, http.StatusServiceUnavailable, w.ready().Status)
-		require.Zero(t, late.sessions.Load(), "what it holds can't be settled")
 	}
 	for _, e := range ends {
 		require.Zero(t, e.cuts.Load(), "%s lost its session\n%v", e.name, w.relay.log)
