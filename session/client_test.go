@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"pushrelay/session/internal/pipe"
 	"pushrelay/wire"
 )
 
@@ -470,7 +471,7 @@ func TestDeadRelayIsNoticed(t *testing.T) {
 
 func TestRetryAfterIsObeyed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipes()
+		p := pipe.New()
 		var times []time.Time
 		srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			times = append(times, time.Now())
@@ -479,7 +480,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 		})}
 		go func() { _ = srv.Serve(p) }()
 		defer srv.Close()
-		b := &bubble{relay: &relay{url: "ws://relay"}, pipes: p, trans: &http.Transport{DialContext: p.dial, DisableKeepAlives: true}}
+		b := &bubble{relay: &relay{url: "ws://relay"}, pipes: p, trans: &http.Transport{DialContext: p.Dial, DisableKeepAlives: true}}
 		c := b.client(t, "r")
 		<-time.After(5 * time.Minute)
 		c.stop()
@@ -497,11 +498,11 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 
 func TestWrongAddressIsTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipes()
+		p := pipe.New()
 		srv := &http.Server{Handler: http.NotFoundHandler()}
 		go func() { _ = srv.Serve(p) }()
 		defer srv.Close()
-		b := &bubble{relay: &relay{url: "ws://relay"}, pipes: p, trans: &http.Transport{DialContext: p.dial, DisableKeepAlives: true}}
+		b := &bubble{relay: &relay{url: "ws://relay"}, pipes: p, trans: &http.Transport{DialContext: p.Dial, DisableKeepAlives: true}}
 		var terminal *TerminalError
 		if err := <-b.client(t, "r").done; !errors.As(err, &terminal) || terminal.Status != 404 || !strings.Contains(err.Error(), "no relay at this URL") {
 			t.Fatal(err)

@@ -6,68 +6,26 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/coder/websocket"
 	"github.com/rs/zerolog"
 
+	"pushrelay/session/internal/pipe"
 	"pushrelay/wire"
 )
-
-// pipes is a listener whose connections are in memory, so that a test may run in a bubble of fake time.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-	wrap  func(net.Conn) net.Conn // the server's ends
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	if p.wrap != nil {
-		server = p.wrap(server)
-	}
-	select {
-	case p.conns <- named{server}:
-		return client, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// named gives a pipe an address.
-type named struct{ net.Conn }
-
-func (named) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1} }
 
 // bubble is a relay in fake time; close it before the bubble ends.
 type bubble struct {
 	*relay
-	pipes *pipes
+	pipes *pipe.Listener
 	srv   *http.Server
 	trans *http.Transport
 }
 
 func newBubble(t testing.TB, change ...func(*ServerConfig)) *bubble {
 	t.Helper()
-	b := &bubble{pipes: newPipes(), relay: &relay{
+	b := &bubble{pipes: pipe.New(), relay: &relay{
 		op: &opener{}, dir: &directory{unknown: map[string]bool{}, revoked: map[string]bool{}}, seen: newCounted(), log: &syncBuffer{}, url: "ws://relay",
 	}}
 	cfg := ServerConfig{
@@ -85,7 +43,7 @@ func newBubble(t testing.TB, change ...func(*ServerConfig)) *bubble {
 	mux.Handle(wire.SitePath, b.Handler(wire.RoleSite))
 	b.srv = &http.Server{Handler: mux}
 	go func() { _ = b.srv.Serve(b.pipes) }()
-	b.trans = &http.Transport{DialContext: b.pipes.dial, DisableKeepAlives: true}
+	b.trans = &http.Transport{DialContext: b.pipes.Dial, DisableKeepAlives: true}
 	return b
 }
 
@@ -121,7 +79,7 @@ func (b *bubble) join(t testing.TB, path string, change ...func(*hello)) *raw {
 // byHand is a connection without a library that would read by itself.
 func (b *bubble) byHand(t testing.TB, path string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	conn, err := b.pipes.dial(context.Background(), "", "")
+	conn, err := b.pipes.Dial(context.Background(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func TestFramesThatAreReadyLeaveInOneWrite(t *testing.T) {
 		b := newBubble(t)
 		defer b.close()
 		var writes atomic.Int64
-		b.pipes.wrap = func(c net.Conn) net.Conn { return counting{c, &writes} }
+		b.pipes.Wrap = func(c net.Conn) net.Conn { return counting{c, &writes} }
 		conn, br := b.joinByHand(t)
 		defer conn.Close()
 		s := b.Sessions()[0]

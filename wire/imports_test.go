@@ -29,7 +29,8 @@ func allowed() map[string][]string {
 		"session/daemon":       {"session", "session/internal/ask", "wire", "wire/seal"},
 		"session/site":         {"session", "session/internal/ask", "wire", "wire/seal"},
 		"session/internal/ask": {"wire"},
-		// What the tests of both client ends share.
+		// What tests share: of servers, and of both client ends.
+		"session/internal/pipe": {},
 		"session/internal/fake": {"session", "wire"},
 		"session/poll":          {"session", "wire"},
 		"store":                 {"wire"},

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,35 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pushrelay/session"
+	"pushrelay/session/internal/pipe"
 	"pushrelay/session/poll"
 )
-
-// pipes is a listener whose connections are in memory, so that a test may run in fake time.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
-
-// named gives a pipe an address.
-type named struct {
-	net.Conn
-	ip byte
-}
-
-func (n named) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, n.ip), Port: 1} }
 
 // inBubble runs f in fake time, with a way to dial planes whose hub knows everybody and does nothing.
 func inBubble(t *testing.T, f func(t *testing.T, dial func(ip byte) net.Conn, seen *tally)) {
@@ -52,13 +25,13 @@ func inBubble(t *testing.T, f func(t *testing.T, dial func(ip byte) net.Conn, se
 		seen := &tally{n: map[[2]string]int{}, more: make(chan struct{})}
 		planes, err := poll.New(poll.Options{Hub: idleHub{}, Budget: session.NewBudget(session.DefaultBudget), Observer: seen})
 		require.NoError(t, err)
-		l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+		l := pipe.New()
 		srv := &http.Server{Handler: planes, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute}
 		ended := make(chan error, 1)
 		go func() { ended <- srv.Serve(l) }()
 		f(t, func(ip byte) net.Conn {
 			client, server := net.Pipe()
-			l.conns <- named{server, ip}
+			require.NoError(t, l.Hand(t.Context(), server, ip))
 			return client
 		}, seen)
 		require.NoError(t, srv.Close())

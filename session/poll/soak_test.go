@@ -23,6 +23,7 @@ import (
 	"pushrelay/hub/projection"
 	"pushrelay/session"
 	pushdaemon "pushrelay/session/daemon"
+	"pushrelay/session/internal/pipe"
 	"pushrelay/session/poll"
 	pushsite "pushrelay/session/site"
 	"pushrelay/store"
@@ -36,7 +37,7 @@ type soak struct {
 	t      *testing.T
 	keys   map[string]*seal.Keys
 	store  *memory.Store
-	pipes  *pipes
+	pipes  *pipe.Listener
 	client *http.Client
 
 	mu    sync.Mutex
@@ -55,12 +56,8 @@ const maxBroken = 60
 func (k *soak) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	c, s := net.Pipe()
 	client, server := &frail{Conn: c, soak: k}, &frail{Conn: s, soak: k}
-	select {
-	case k.pipes.conns <- named{server, 1}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-k.pipes.done:
-		return nil, net.ErrClosed
+	if err := k.pipes.Hand(ctx, server, 1); err != nil {
+		return nil, err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -324,7 +321,7 @@ func TestSoak(t *testing.T) {
 	const jobs = 60 // of each site
 	synctest.Test(t, func(t *testing.T) {
 		k := &soak{
-			t: t, keys: map[string]*seal.Keys{}, store: memory.New(memory.Options{}), pipes: &pipes{conns: make(chan net.Conn), done: make(chan struct{})},
+			t: t, keys: map[string]*seal.Keys{}, store: memory.New(memory.Options{}), pipes: pipe.New(),
 			runs: map[string]int{}, ends: map[string]string{}, all: make(chan struct{}), want: 2 * jobs,
 		}
 		for _, name := range []string{"shop", "blog", "d1", "d2", "d3", "d4"} {
